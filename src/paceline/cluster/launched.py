@@ -1,0 +1,61 @@
+"""What the launcher told this worker. Reads `environment.RANK` and its siblings; writes nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paceline.cluster import environment
+from paceline.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdentity:
+    """A worker's place in a launched world."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    generation: int
+    job_id: str
+    seed: int
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables from which `launched_identity` reads the same identity."""
+        return {
+            environment.RANK: str(self.rank),
+            environment.WORLD_SIZE: str(self.world_size),
+            environment.LOCAL_RANK: str(self.local_rank),
+            environment.LOCAL_WORLD_SIZE: str(self.local_world_size),
+            environment.GENERATION: str(self.generation),
+            environment.JOB_ID: self.job_id,
+            environment.SEED: str(self.seed),
+        }
+
+
+def launched_identity(variables: Mapping[str, str]) -> WorkerIdentity | None:
+    """The identity that the launcher gave this process; None in a process that no launcher started.
+
+    Variables read: PACELINE_RANK, PACELINE_WORLD_SIZE, PACELINE_LOCAL_RANK, PACELINE_LOCAL_WORLD_SIZE,
+    PACELINE_GENERATION, PACELINE_JOB_ID, PACELINE_SEED.
+
+    Raises:
+        ConfigurationError: some of them are set and others missing or not numbers.
+    """
+    if environment.RANK not in variables:
+        return None
+    try:
+        return WorkerIdentity(
+            rank=int(variables[environment.RANK]),
+            world_size=int(variables[environment.WORLD_SIZE]),
+            local_rank=int(variables[environment.LOCAL_RANK]),
+            local_world_size=int(variables[environment.LOCAL_WORLD_SIZE]),
+            generation=int(variables[environment.GENERATION]),
+            job_id=variables[environment.JOB_ID],
+            seed=int(variables[environment.SEED]),
+        )
+    except (KeyError, ValueError) as fault:
+        raise ConfigurationError(
+            f"{environment.RANK} is set, so this process should have been started by `paceline run`, but the other "
+            f"variables of a launched worker are incomplete: {fault!r}. Start the script with `paceline run`, or "
+            f"unset {environment.RANK}."
+        ) from fault

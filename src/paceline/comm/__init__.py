@@ -1,0 +1,1 @@
+"""TALK: the `Communicator` contract and its implementations."""

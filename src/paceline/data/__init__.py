@@ -1,0 +1,1 @@
+"""FEED: who reads which rows."""

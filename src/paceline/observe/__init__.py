@@ -1,0 +1,1 @@
+"""WHAT happened: rank-prefixed logging."""

@@ -1,0 +1,1 @@
+"""SPREAD: `tf.distribute` strategies, one per file."""
