@@ -1,0 +1,88 @@
+"""The line between a worker and the process that watches it: JSON objects, one a line, over an inherited socket.
+
+The worker speaks, its watcher (the agent, or by hand the watchdog) listens. Nothing here goes over the network.
+
+    worker                                     watcher
+      │ joining   MPI is about to start          │ from now on the others wait for this rank
+      │ joined    MPI stands                     │
+      │ failed    an exception nobody caught     │ ends the group, prints this traceback last
+      │ finishing the script ended, exit barrier │
+"""
+
+import json
+import socket
+from dataclasses import asdict, dataclass
+
+MAX_MESSAGE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """The worker begins to form the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The group stands for this worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The script raised an exception that nobody caught."""
+
+    exception: str
+    """Its class and message, one line."""
+    traceback: str
+    """As Python prints it, without Paceline's own frames; empty for errors that explain themselves."""
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finishing:
+    """The script came to its end; the worker waits for the others before it leaves."""
+
+
+Message = Joining | Joined | Failed | Finishing
+_TYPES = {"joining": Joining, "joined": Joined, "failed": Failed, "finishing": Finishing}
+_NAMES = {type_: name for name, type_ in _TYPES.items()}
+
+
+def encode(message: Message) -> bytes:
+    """One line of JSON, newline included, at most `MAX_MESSAGE_BYTES`: a longer traceback loses its beginning."""
+    fields = asdict(message)
+    if isinstance(message, Failed):
+        fields["exception"] = message.exception[:10_000]
+        fields["traceback"] = message.traceback[-100_000:]
+    return json.dumps({"type": _NAMES[type(message)], **fields}).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message of one line.
+
+    Raises:
+        ValueError: not a message of this protocol.
+    """
+    try:
+        fields = json.loads(line)
+        message: Message = _TYPES[fields.pop("type")](**fields)
+    except (TypeError, KeyError, AttributeError, ValueError) as fault:
+        raise ValueError(f"not a message of a worker: {line[:200]!r}") from fault
+    return message
+
+
+class WatcherLine:
+    """The worker's end of the line.
+
+    Args:
+        connection: A connected stream socket, usually made from the inherited file descriptor.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, message: Message) -> None:
+        """Tells the watcher; a watcher that is gone is no error here (its guard ends this worker anyway)."""
+        try:
+            self._connection.sendall(encode(message))
+        except OSError:
+            return
