@@ -44,7 +44,9 @@ class Fence:
             ValueError: `rank` is already waiting in this barrier, or is not of this group.
         """
         if rank in self._arrived or not 0 <= rank < self._size:
-            raise ValueError(f"rank {rank} cannot enter a barrier of {self._size} ranks in which {sorted(self._arrived)} wait")
+            raise ValueError(
+                f"rank {rank} cannot enter a barrier of {self._size} ranks in which {sorted(self._arrived)} wait"
+            )
         self._arrived[rank] = dict(keys)
         if self.missing:
             return None
@@ -85,16 +87,11 @@ class PmiSession:
         command = words.get("cmd", "")
         match command:
             case "initack":
-                return (
-                    "cmd=initack\n"
-                    f"cmd=set size={self._size}\ncmd=set rank={self._rank}\ncmd=set debug=0\n"
-                )
+                return f"cmd=initack\ncmd=set size={self._size}\ncmd=set rank={self._rank}\ncmd=set debug=0\n"
             case "init":
                 return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"
             case "get_maxes":
-                return (
-                    f"cmd=maxes rc=0 kvsname_max=256 keylen_max={_MAX_KEY_LENGTH} vallen_max={_MAX_VALUE_LENGTH}\n"
-                )
+                return f"cmd=maxes rc=0 kvsname_max=256 keylen_max={_MAX_KEY_LENGTH} vallen_max={_MAX_VALUE_LENGTH}\n"
             case "get_appnum":
                 return "cmd=appnum rc=0 appnum=0\n"
             case "get_my_kvsname":

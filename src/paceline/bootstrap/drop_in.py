@@ -1,0 +1,48 @@
+"""Paceline's classes under `tf.distribute`'s names, from the moment the script imports TensorFlow.
+
+Every spelling of `tf.distribute.MultiWorkerMirroredStrategy` goes through four generated modules of TensorFlow; their
+names are replaced right after each has been executed. TensorFlow's own classes stay where they are defined.
+"""
+
+from collections.abc import Mapping
+from types import ModuleType
+
+from paceline.cluster import environment
+from paceline.fit.install import install_with_keras
+from paceline.importing import after_import
+
+_NAMES = ("OneDeviceStrategy", "MirroredStrategy", "MultiWorkerMirroredStrategy")
+_MODULES = ("tensorflow._api.v2.distribute", "tensorflow._api.v2.compat.v2.distribute")
+
+
+def serve_distribute_names(variables: Mapping[str, str]) -> None:
+    """Arranges for the drop-in classes and the seam with Keras; PACELINE_DROP_IN=0 leaves `tf.distribute` alone."""
+    install_with_keras()
+    if variables.get(environment.DROP_IN) != "1":
+        return
+    # After TensorFlow as a whole: Paceline's classes are built on it.
+    after_import("tensorflow", _serve)
+
+
+def _serve(tensorflow: ModuleType) -> None:
+    import sys
+
+    from paceline.strategy import mirrored, multi_worker_mirrored, one_device
+
+    classes = {
+        "OneDeviceStrategy": one_device.OneDeviceStrategy,
+        "MirroredStrategy": mirrored.MirroredStrategy,
+        "MultiWorkerMirroredStrategy": multi_worker_mirrored.MultiWorkerMirroredStrategy,
+    }
+    experimental = {"MultiWorkerMirroredStrategy": multi_worker_mirrored.ExperimentalMultiWorkerMirroredStrategy}
+    del tensorflow
+    for name in _MODULES:
+        for module_name, served in ((name, classes), (f"{name}.experimental", experimental)):
+            def put(module: ModuleType, served: Mapping[str, type] = served) -> None:
+                for attribute, class_ in served.items():
+                    setattr(module, attribute, class_)
+
+            if module_name in sys.modules:
+                put(sys.modules[module_name])
+            else:
+                after_import(module_name, put)

@@ -1,0 +1,141 @@
+"""Whether this process can serve its own address in TF_CONFIG, asked before anything waits. I/O: binds, resolves.
+
+Refused is what TensorFlow would fail on too: a port that cannot be opened. A host that is none of this machine's is
+only warned about, because TensorFlow never looks at it, and it may be right: behind NAT or a Kubernetes service the
+name belongs to no interface of the container, and a pod's own name may not resolve before the pod is ready.
+
+Nothing here takes a second: a name server or a process table that does not answer in time is not waited for.
+"""
+
+import errno
+import logging
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import psutil
+
+from paceline.cluster.spec import Address
+from paceline.errors import ConfigurationError
+
+RESOLVE_LIMIT_SECONDS = 0.4
+HOLDER_LIMIT_SECONDS = 0.4
+
+_Answer = TypeVar("_Answer")
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    family: int
+    host: str
+    scope: tuple[int, ...] = ()
+    """Flow label and scope of an IPv6 address."""
+
+    def bind_error(self, port: int) -> int:
+        """The `errno` of listening on this endpoint, 0 if that would work."""
+        try:
+            with socket.socket(self.family, socket.SOCK_STREAM) as probe:
+                # Connections that an earlier run left in TIME_WAIT do not stop a server, so they must not stop us;
+                # a listener still does. Without listen() no peer can take the probe for the real server.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((self.host, port, *self.scope))
+        except OSError as fault:
+            return fault.errno or errno.EINVAL
+        return 0
+
+
+_EVERY_INTERFACE = _Endpoint(socket.AF_INET, "")
+
+
+def check_own_address(address: Address) -> None:
+    """Refuses an own `address` whose port cannot be opened; warns if its host does not seem to be this machine.
+
+    The port is tried on the machine's addresses that the host stands for, or on all interfaces if there is none.
+
+    Raises:
+        ConfigurationError: the port is taken (tells by whom, where that can be seen), or needs privileges.
+    """
+    found = _within(RESOLVE_LIMIT_SECONDS, lambda: _resolve(address.host))
+    own = [] if found is None or isinstance(found, OSError) else _on_this_machine(found)
+    for endpoint in own or [_EVERY_INTERFACE]:
+        error = endpoint.bind_error(address.port)
+        if error == errno.EADDRINUSE:
+            raise ConfigurationError(_taken(address))
+        if error == errno.EACCES:
+            raise ConfigurationError(
+                f"TF_CONFIG gives this process the address {address}, but port {address.port} needs privileges that "
+                f"this process does not have; give its task a port from 1024 on, in the TF_CONFIG of every process."
+            )
+    if not own:
+        _logger.warning(
+            "TF_CONFIG gives this process the address %s, but %s. This is right behind NAT or a Kubernetes service; "
+            "otherwise correct the host, or task.index if the address is another machine's.",
+            address,
+            _doubt(address.host, found),
+        )
+
+
+def _resolve(host: str) -> Sequence[_Endpoint] | OSError:
+    try:
+        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as fault:
+        return fault
+    except UnicodeError:  # a label of more than 63 letters
+        return OSError("not a valid host name")
+    return [_Endpoint(family, str(where[0]), tuple(map(int, where[2:]))) for family, *_, where in answers]
+
+
+def _on_this_machine(endpoints: Sequence[_Endpoint]) -> list[_Endpoint]:
+    return [endpoint for endpoint in endpoints if endpoint.bind_error(0) == 0]
+
+
+def _doubt(host: str, found: Sequence[_Endpoint] | OSError | None) -> str:
+    if found is None:
+        return f'the host "{host}" did not resolve in {RESOLVE_LIMIT_SECONDS} s'
+    if isinstance(found, OSError):
+        return f'the host "{host}" does not resolve ({found.strerror or found})'
+    return (
+        f'the host "{host}" is no address of this machine ({", ".join(endpoint.host for endpoint in found)})'
+    )
+
+
+def _taken(address: Address) -> str:
+    holder = _within(HOLDER_LIMIT_SECONDS, lambda: _holder(address.port)) or "another process"
+    return (
+        f"TF_CONFIG gives this process the address {address}, but port {address.port} is already taken by {holder}; "
+        f"if that is another worker of this job, two processes have the same task.index, otherwise end it or give "
+        f"this task a free port in the TF_CONFIG of every process."
+    )
+
+
+def _holder(port: int) -> str | None:
+    """The process that has `port` open, in words; None where the system does not tell (another user's process)."""
+    try:
+        holders = [
+            (connection.status != psutil.CONN_LISTEN, connection.pid)
+            for connection in psutil.net_connections("tcp")
+            if connection.laddr and connection.laddr.port == port and connection.pid
+        ]
+        if not holders:
+            return None
+        _, pid = min(holders)
+        if pid == os.getpid():
+            return f"this process itself ({pid})"
+        return f"process {pid} ({psutil.Process(pid).name()})"
+    except (psutil.Error, OSError):
+        return None
+
+
+def _within(limit_seconds: float, ask: Callable[[], _Answer]) -> _Answer | None:
+    """What `ask` returns, or None if that takes longer; a thread, since the resolver can be asked no other way."""
+    answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answers.put(ask()), name="paceline-own-address", daemon=True).start()
+    try:
+        return answers.get(timeout=limit_seconds)
+    except queue.Empty:
+        return None

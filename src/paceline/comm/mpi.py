@@ -1,0 +1,103 @@
+"""Talking through MPI's own collectives: between hosts, and the ground that the shared-memory windows stand on."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.comm.communicator import Array, Communicator, Reduction
+
+_CLOSE_POLL_SECONDS = 0.005
+_NATIVE_KINDS = "iufc"
+
+
+class MpiCommunicator(Communicator):
+    """A group of MPI ranks; make it with `mpi_start.start_mpi`.
+
+    Args:
+        world: An mpi4py intracommunicator that nobody else uses (a duplicate).
+    """
+
+    def __init__(self, world: Any) -> None:
+        from mpi4py import MPI
+
+        self._world = world
+        self._mpi = MPI
+        self._rank: int = world.Get_rank()
+        self._size: int = world.Get_size()
+        self._operations = {Reduction.SUM: MPI.SUM, Reduction.MIN: MPI.MIN, Reduction.MAX: MPI.MAX}
+
+    @property
+    def rank(self) -> int:
+        """This process's MPI rank."""
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """Size of the MPI group."""
+        return self._size
+
+    def all_reduce(self, arrays: Sequence[Array], reduction: Reduction = Reduction.SUM) -> list[Array]:
+        """See `Communicator.all_reduce`. Arrays of one dtype travel as one message."""
+        results: list[Array] = [np.empty(array.shape, array.dtype) for array in arrays]
+        groups: dict[np.dtype[Any], list[int]] = {}
+        for index, array in enumerate(arrays):
+            groups.setdefault(array.dtype, []).append(index)
+        for dtype, members in groups.items():
+            carried, operation = self._carrier(dtype, reduction)
+            flat = np.concatenate([arrays[index].reshape(-1) for index in members]).astype(carried, copy=False)
+            total = np.empty_like(flat)
+            self._world.Allreduce(flat, total, operation)
+            offset = 0
+            for index in members:
+                count = arrays[index].size
+                np.copyto(
+                    results[index], total[offset : offset + count].reshape(results[index].shape), casting="unsafe"
+                )
+                offset += count
+        return results
+
+    def _carrier(self, dtype: np.dtype[Any], reduction: Reduction) -> tuple[np.dtype[Any], Any]:
+        """The dtype and operation in which MPI can reduce `dtype`: half precisions travel as float32."""
+        if dtype == np.bool_:
+            # NumPy's sum of truth values is "any".
+            return np.dtype(np.uint8), self._operations[Reduction.MAX if reduction is Reduction.SUM else reduction]
+        if dtype.kind not in _NATIVE_KINDS or dtype == np.float16:
+            return np.dtype(np.float32), self._operations[reduction]
+        return dtype, self._operations[reduction]
+
+    def all_gather(self, array: Array) -> list[Array]:
+        """See `Communicator.all_gather`."""
+        rows = np.empty(self._size, np.int64)
+        self._world.Allgather(np.array([array.shape[0]], np.int64), rows)
+        row_bytes = int(np.prod(array.shape[1:], dtype=np.int64)) * array.itemsize
+        counts = rows * row_bytes
+        received = np.empty(int(counts.sum()), np.uint8)
+        sent = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        self._world.Allgatherv(
+            [sent, self._mpi.BYTE], [received, counts.tolist(), offsets[:-1].tolist(), self._mpi.BYTE]
+        )
+        return [
+            received[offsets[rank] : offsets[rank + 1]].view(array.dtype).reshape(int(rows[rank]), *array.shape[1:])
+            for rank in range(self._size)
+        ]
+
+    def broadcast(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Communicator.broadcast`."""
+        results = [np.array(array, order="C") for array in arrays]
+        for result in results:
+            self._world.Bcast([result.reshape(-1).view(np.uint8), self._mpi.BYTE], root=0)
+        return results
+
+    def barrier(self) -> None:
+        """See `Communicator.barrier`."""
+        self._world.Barrier()
+
+    def close(self) -> None:
+        """See `Communicator.close`. Polls, so that a rank that is done first leaves its core to the others."""
+        request = self._world.Ibarrier()
+        while not request.Test():
+            time.sleep(_CLOSE_POLL_SECONDS)
+        self._mpi.Finalize()

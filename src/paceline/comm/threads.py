@@ -1,0 +1,81 @@
+"""A group whose ranks are threads of one process: for tests of whatever talks, without starting processes."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from paceline.comm.arithmetic import combine
+from paceline.comm.communicator import Array, Communicator, Reduction
+from paceline.errors import DesynchronizedError
+
+
+class _Meeting:
+    """The board that the threads of a group share: each writes its slot, all wait, all read."""
+
+    def __init__(self, size: int, timeout_seconds: float) -> None:
+        self.slots: list[Any] = [None] * size
+        self.barrier = threading.Barrier(size, timeout=timeout_seconds)
+
+
+class ThreadCommunicator(Communicator):
+    """One thread's place in a group of threads; make all of them with `thread_group`."""
+
+    def __init__(self, rank: int, meeting: _Meeting) -> None:
+        self._rank = rank
+        self._meeting = meeting
+
+    @property
+    def rank(self) -> int:
+        """This thread's number."""
+        return self._rank
+
+    @property
+    def size(self) -> int:
+        """How many threads the group has."""
+        return len(self._meeting.slots)
+
+    def _exchange(self, call: str, value: Any) -> list[Any]:
+        self._meeting.slots[self._rank] = (call, value)
+        self._meeting.barrier.wait()
+        slots = list(self._meeting.slots)
+        self._meeting.barrier.wait()
+        calls = {call for call, _ in slots}
+        if len(calls) > 1:
+            raise DesynchronizedError(f"ranks are in different collectives: {[call for call, _ in slots]}")
+        return [value for _, value in slots]
+
+    def all_reduce(self, arrays: Sequence[Array], reduction: Reduction = Reduction.SUM) -> list[Array]:
+        """See `Communicator.all_reduce`."""
+        signature = [(array.shape, str(array.dtype)) for array in arrays]
+        everyones = self._exchange(f"all_reduce {reduction.value} {signature}", [array.copy() for array in arrays])
+        results = [np.empty_like(array) for array in arrays]
+        for index, result in enumerate(results):
+            combine([arrays[index] for arrays in everyones], reduction, result)
+        return results
+
+    def all_gather(self, array: Array) -> list[Array]:
+        """See `Communicator.all_gather`."""
+        call = f"all_gather {array.shape[1:]} {array.dtype}"
+        return [part.copy() for part in self._exchange(call, array.copy())]
+
+    def broadcast(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Communicator.broadcast`."""
+        signature = [(array.shape, str(array.dtype)) for array in arrays]
+        chiefs = self._exchange(f"broadcast {signature}", [array.copy() for array in arrays])[0]
+        return [array.copy() for array in chiefs]
+
+    def barrier(self) -> None:
+        """See `Communicator.barrier`."""
+        self._exchange("barrier", None)
+
+    def close(self) -> None:
+        """See `Communicator.close`."""
+        self._exchange("close", None)
+
+
+def thread_group(size: int, timeout_seconds: float = 30.0) -> list[ThreadCommunicator]:
+    """The communicators of a group of `size` threads; a thread that waits longer than `timeout_seconds` raises."""
+    meeting = _Meeting(size, timeout_seconds)
+    return [ThreadCommunicator(rank, meeting) for rank in range(size)]

@@ -1,0 +1,161 @@
+"""This process's place in the job, and the one communicator it talks through.
+
+A process belongs to one world for its whole life: the launcher's (known from the environment), one joined by hand, or
+alone. The group is formed at first use, not when the place is known: workers that still download data keep nobody from
+importing.
+"""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+from paceline.cluster import environment
+from paceline.cluster.launched import WorkerIdentity, launched_identity
+from paceline.cluster.spec import ClusterSpec, Task
+from paceline.cluster.tf_config import read_tf_config
+from paceline.comm.communicator import Communicator
+from paceline.comm.solo import SoloCommunicator
+from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message, WatcherLine
+
+
+class World:
+    """A process's place in its job.
+
+    Args:
+        identity: Rank, world size and the rest.
+        connect: Forms the group; called once, when somebody first talks.
+        line: Tells whoever watches this process; None when nobody does.
+        leave: Called after the group was left in order.
+        place: The cluster as TF_CONFIG describes it and this process's task; None in a process that is alone.
+    """
+
+    def __init__(
+        self,
+        identity: WorkerIdentity,
+        connect: Callable[[], Communicator],
+        line: WatcherLine | None = None,
+        leave: Callable[[], None] = lambda: None,
+        place: tuple[ClusterSpec, Task] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.place = place
+        self.fatal: BaseException | None = None
+        """The error that ended communication; TensorFlow hands on only its text, so it is kept here."""
+        self.solo_training_allowed = False
+        """Whether an optimizer step that concerns this rank only is meant (a model built outside the scope)."""
+        self._connect = connect
+        self._line = line
+        self._leave = leave
+        self._lock = threading.Lock()
+        self._communicator: Communicator | None = None
+
+    @property
+    def rank(self) -> int:
+        """This process's rank."""
+        return self.identity.rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.identity.world_size
+
+    @property
+    def launched(self) -> bool:
+        """Whether `paceline run` started this process."""
+        return environment.RANK in os.environ
+
+    @property
+    def communicator(self) -> Communicator:
+        """The group's communicator; the first use forms the group and waits for the others (collective)."""
+        with self._lock:
+            if self._communicator is None:
+                self.tell(Joining())
+                self._communicator = self._connect()
+                self.tell(Joined())
+            return self._communicator
+
+    @property
+    def formed(self) -> bool:
+        """Whether the group has been formed."""
+        return self._communicator is not None
+
+    @contextlib.contextmanager
+    def training_alone(self) -> Iterator[None]:
+        """While this lasts, an optimizer step of this rank alone is meant."""
+        before, self.solo_training_allowed = self.solo_training_allowed, True
+        try:
+            yield
+        finally:
+            self.solo_training_allowed = before
+
+    def tell(self, message: Message) -> None:
+        """Tells the watcher, if there is one."""
+        if self._line is not None:
+            self._line.send(message)
+
+    def finish(self) -> None:
+        """The script has ended well: leave the group in order. Collective if the group was formed."""
+        self.tell(Finishing())
+        if self._communicator is not None:
+            self._communicator.close()
+        self._leave()
+
+    def fail(self, report: Failed) -> None:
+        """The script has failed: tell the watcher. The caller leaves without `finish`, which would hang."""
+        self.tell(report)
+
+
+def _alone() -> World:
+    identity = WorkerIdentity(
+        rank=0, world_size=1, local_rank=0, local_world_size=1, generation=1, job_id="alone", seed=0
+    )
+    return World(identity, SoloCommunicator)
+
+
+def _launched(identity: WorkerIdentity) -> World:
+    def connect() -> Communicator:
+        if identity.world_size == 1:
+            return SoloCommunicator()
+        from paceline.comm.mpi_start import start_mpi
+
+        return start_mpi(int(os.environ[environment.PMI_FD]), identity.rank, identity.world_size)
+
+    line = None
+    if environment.AGENT_FD in os.environ:
+        line = WatcherLine(socket.socket(fileno=int(os.environ[environment.AGENT_FD])))
+    return World(identity, connect, line, place=read_tf_config(os.environ))
+
+
+_current: World | None = None
+_lock = threading.Lock()
+
+
+def current_world() -> World:
+    """The world of this process: the launcher's, the one joined by hand, or a world of one."""
+    global _current
+    with _lock:
+        if _current is None:
+            identity = launched_identity(os.environ)
+            _current = _launched(identity) if identity is not None else _alone()
+        return _current
+
+
+def join_world(cluster: ClusterSpec, task: Task, start_timeout_seconds: float, versions: dict[str, str]) -> World:
+    """Makes this process, started by hand, a member of `cluster`; blocks until the group stands.
+
+    Args:
+        cluster: The whole job.
+        task: This process's own place.
+        start_timeout_seconds: How long to wait for the others.
+        versions: Name and version of each library that all ranks must share.
+
+    Raises:
+        StartTimeoutError: some rank never came.
+        RuntimeError: this process already belongs to another world.
+    """
+    global _current
+    from paceline.rendezvous.by_hand import join_by_hand
+
+    raise NotImplementedError(join_by_hand, cluster, task, start_timeout_seconds, versions, _current)

@@ -1,0 +1,65 @@
+"""Gradients are summed over ranks where they enter the optimizer, before it does anything with them.
+
+Keras 3 clips, accumulates and tests for overflow on each replica's own gradients, and all-reduces afterwards: wrong
+weights with `clipnorm`, a crash with `gradient_accumulation_steps`, `-inf` after an overflow on one replica only. One
+reduction at the entry of `apply` makes all of them see what one worker would see; Keras's own later all-reduce is then
+the identity.
+
+    apply(gradients)                        LossScaleOptimizer.apply ─► sum over ranks ─► finite? ─► inner.apply
+      └► sum over ranks ─► clip ─► accumulate ─► update                (inner: already summed, not again) ┘
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.comm.world import current_world
+from paceline.fit.replica import current_replica
+
+Function = Callable[..., Any]
+
+
+def applied(keras_apply: Function) -> Function:
+    """Keras's `optimizer.apply` on gradients that have been summed over ranks."""
+
+    def apply(self: Any, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> Any:
+        replica = current_replica()
+        if replica is None:
+            _refuse_lonely_step()
+            return keras_apply(self, grads, trainable_variables)
+        if replica.gradients_are_reduced:
+            return keras_apply(self, grads, trainable_variables)
+        if hasattr(self, "_distribution_strategy"):
+            # An optimizer made outside the scope remembers TensorFlow's default strategy.
+            self._distribution_strategy = replica.strategy
+        gradients = list(grads)
+        present = [index for index, gradient in enumerate(gradients) if gradient is not None]
+        # Dense: the sum of sparse gradients over ranks touches rows that this rank does not know.
+        totals = replica.strategy.extended.collectives.all_reduce(
+            [tf.convert_to_tensor(gradients[index]) for index in present]
+        )
+        for index, total in zip(present, totals, strict=True):
+            gradients[index] = total
+        replica.gradients_are_reduced = True
+        try:
+            return keras_apply(self, gradients, trainable_variables)
+        finally:
+            replica.gradients_are_reduced = False
+
+    return apply
+
+
+def _refuse_lonely_step() -> None:
+    """An optimizer step outside `strategy.run`, in a world of several, would train N models that never meet."""
+    world = current_world()
+    if world.size == 1 or not world.launched or not tf.executing_eagerly():
+        return
+    if world.solo_training_allowed:
+        return
+    raise RuntimeError(
+        f"an optimizer step outside strategy.run, on one of {world.size} workers: each would train a model of its "
+        "own and they would never meet. Make a strategy (strategy = paceline.MultiWorkerMirroredStrategy()), build "
+        "the model and the optimizer in strategy.scope(), and call the step through strategy.run(step, args=(batch,)); "
+        "or train with model.fit, which needs no change."
+    )

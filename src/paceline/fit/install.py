@@ -1,0 +1,52 @@
+"""Putting the seam in place: once per process, as soon as Keras has been imported, inert outside Paceline strategies."""
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from paceline.importing import after_import
+
+_installed = False
+
+
+def install_with_keras() -> None:
+    """Installs the seam now if Keras has been imported, else right after it will be."""
+    after_import("keras", _install)
+
+
+def _install(keras: ModuleType) -> None:
+    global _installed
+    if _installed:
+        return
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise RuntimeError(
+            f"Paceline trains Keras on TensorFlow, but Keras was imported with the backend {backend!r}. "
+            "Set KERAS_BACKEND=tensorflow before keras is imported."
+        )
+    _installed = True
+    from paceline.fit import compat, epochs, gradients, losses, metrics, predictions, runs, strategies
+
+    compat.check()
+    loss = compat.loss_module
+    _replace(loss, "scale_loss_for_distribution", losses.scaled)
+    _replace(loss, "unscale_loss_for_distribution", losses.unscaled)
+    _replace(loss, "reduce_values", losses.reduced)
+    _replace(loss, "apply_mask", losses.masked)
+    for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
+        _replace(optimizer, "apply", gradients.applied)
+    trainer = compat.TensorFlowTrainer
+    _replace(trainer, "__init__", strategies.initialised)
+    _replace(trainer, "_get_metrics_result_or_logs", metrics.combined)
+    _replace(trainer, "fit", runs.started_together)
+    for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
+        _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))
+    _replace(compat.trainer_module, "reduce_per_replica", predictions.gathered)
+    compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(compat.trainer_module.TFEpochIterator)
+
+
+def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Puts `wrap(original)` in the original's place, under its name and documentation."""
+    original = getattr(owner, name)
+    setattr(owner, name, functools.wraps(original)(wrap(original)))

@@ -1,0 +1,95 @@
+"""The denominators of losses: global, so that the ranks' gradients *add up* to those of one worker.
+
+A mean loss over the rows of rank r is S_r / n_r. One worker's is (S_1 + … + S_N) / (n_1 + … + n_N). Scaling rank r's
+by n_r / n before the tape turns its part into S_r / n, and the sum over ranks is exact, also when ranks have different
+numbers of rows or none. Keras 3 scales by 1 / N instead (right only for equal slices), in one function that all its
+losses, regularisers and `add_loss` go through, and undoes it in another one for the loss that it reports.
+
+Where the denominator is not the number of rows (masks, `mean_with_sample_weight`) it is summed over ranks here.
+Losses with reduction "sum" need nothing: sums add up.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.fit.compat import loss_module
+from paceline.fit.replica import current_batch_replica, current_replica
+from paceline.strategy.replica_context import PacelineReplicaContext
+
+Function = Callable[..., Any]
+
+
+def scaled(keras_scale: Function) -> Function:
+    """Keras's `scale_loss_for_distribution` with the factor n_local / n_global in a Paceline step."""
+
+    def scale_loss_for_distribution(value: Any) -> Any:
+        replica = current_batch_replica()
+        if replica is None:
+            return keras_scale(value)
+        value = tf.convert_to_tensor(value)
+        local, total = replica.rows.counts(value.dtype)
+        return value * tf.math.divide_no_nan(local, total)
+
+    return scale_loss_for_distribution
+
+
+def unscaled(keras_unscale: Function) -> Function:
+    """Keras's `unscale_loss_for_distribution` with the factor n_global / n_local in a Paceline step."""
+
+    def unscale_loss_for_distribution(value: Any) -> Any:
+        replica = current_batch_replica()
+        if replica is None:
+            return keras_unscale(value)
+        value = tf.convert_to_tensor(value)
+        local, total = replica.rows.counts(value.dtype)
+        return value * tf.math.divide_no_nan(total, local)
+
+    return unscale_loss_for_distribution
+
+
+def reduced(keras_reduce: Function) -> Function:
+    """Keras's `reduce_values` with the sum of all ranks' weights as denominator of `mean_with_sample_weight`."""
+
+    def reduce_values(values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size") -> Any:
+        replica = current_replica()
+        if (
+            replica is None
+            or reduction != "mean_with_sample_weight"
+            or sample_weight is None
+            or values.shape.rank == 0
+        ):
+            return keras_reduce(values, sample_weight, reduction)
+        total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
+        return tf.math.divide_no_nan(tf.reduce_sum(values), total)
+
+    return reduce_values
+
+
+def masked(keras_apply_mask: Function) -> Function:
+    """Keras's `apply_mask` with the mask's share of valid entries taken over all ranks."""
+
+    def apply_mask(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
+        replica = current_replica()
+        if replica is None or mask is None or reduction not in ("mean", "sum_over_batch_size"):
+            return keras_apply_mask(sample_weight, mask, dtype, reduction)
+        valid = tf.cast(mask, dtype)
+        counts = tf.stack([tf.cast(tf.size(valid), dtype), tf.reduce_sum(valid)])
+        total, total_valid = tf.unstack(_sum_over_ranks(replica, counts))
+        weight = tf.where(
+            tf.cast(mask, tf.bool), tf.math.divide_no_nan(total, total_valid), tf.zeros([], valid.dtype)
+        )
+        if sample_weight is None:
+            return weight
+        sample_weight = tf.cast(sample_weight, dtype)
+        weight, sample_weight = loss_module.squeeze_or_expand_to_same_rank(weight, sample_weight)
+        return sample_weight * weight
+
+    return apply_mask
+
+
+def _sum_over_ranks(replica: PacelineReplicaContext, value: Any) -> Any:
+    """A constant of the step: no gradient flows through a denominator."""
+    [total] = replica.strategy.extended.collectives.all_reduce([tf.stop_gradient(value)])
+    return total

@@ -1,0 +1,65 @@
+"""What happens around a whole `fit`: one start for all ranks, and one voice."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from paceline.comm.world import current_world
+from paceline.fit.strategies import paceline_strategy_of
+
+_LOGGER = logging.getLogger("paceline")
+
+Function = Callable[..., Any]
+
+
+def started_together(keras_fit: Function) -> Function:
+    """Keras's `fit` from the chief's weights. Collective."""
+
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = paceline_strategy_of(self)
+        world = current_world()
+        if strategy is None:
+            if world.size > 1 and world.rank == 0:
+                _LOGGER.warning(
+                    "this model was built outside strategy.scope(): each of the %d workers trains a copy of its own "
+                    "and they do not meet. Build and compile it inside `with strategy.scope():` to train it together.",
+                    world.size,
+                )
+            with world.training_alone():
+                return keras_fit(self, *args, **kwargs)
+        if world.size > 1:
+            share_chiefs_values(self, strategy)
+        return keras_fit(self, *args, **kwargs)
+
+    return fit
+
+
+def quiet_on_followers(keras_method: Function, verbose_position: int) -> Function:
+    """`fit`, `evaluate` or `predict` with a progress bar on the chief only, in a launched world (one terminal).
+
+    Args:
+        keras_method: The method.
+        verbose_position: Index of `verbose` among its positional arguments, self not counted.
+    """
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current_world()
+        if world.launched and world.rank > 0:
+            if len(args) > verbose_position:
+                args = (*args[:verbose_position], 0, *args[verbose_position + 1 :])
+            else:
+                kwargs["verbose"] = 0
+        return keras_method(self, *args, **kwargs)
+
+    return method
+
+
+def share_chiefs_values(model: Any, strategy: Any) -> None:
+    """Gives all weights, and the optimizer's state as far as it exists, the chief's values. Collective."""
+    variables = list(model.variables) if model.built else []
+    if model.optimizer is not None:
+        variables += list(model.optimizer.variables)
+    unique = list({id(variable): variable for variable in variables}.values())
+    values = strategy.world.communicator.broadcast([variable.numpy() for variable in unique])
+    for variable, value in zip(unique, values, strict=True):
+        variable.assign(value)

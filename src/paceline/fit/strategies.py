@@ -1,0 +1,51 @@
+"""Which strategy a model trains under, and the one that a script that names none is given."""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from paceline.cluster import environment
+from paceline.comm.world import current_world
+from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
+
+_LOGGER = logging.getLogger("paceline")
+
+Function = Callable[..., Any]
+
+_drop_in: SynchronousStrategy | None = None
+
+
+def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
+    """The Paceline strategy that `model` was built under; None for any other."""
+    strategy = model.distribute_strategy
+    return strategy if isinstance(strategy, SynchronousStrategy) else None
+
+
+def initialised(keras_init: Function) -> Function:
+    """Keras's `TensorFlowTrainer.__init__`, which remembers the strategy in whose scope the model is made.
+
+    A model made in no scope, in a launched world whose script has named no strategy, gets one over the whole world.
+    """
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        keras_init(self, *args, **kwargs)
+        if self._distribute_strategy is None:
+            self._distribute_strategy = _drop_in_strategy()
+
+    return __init__
+
+
+def _drop_in_strategy() -> SynchronousStrategy | None:
+    global _drop_in
+    if _drop_in is not None:
+        return _drop_in if named_strategies == [type(_drop_in).__name__] else None
+    world = current_world()
+    if named_strategies or not world.launched or os.environ.get(environment.DROP_IN) != "1":
+        return None
+    # New variables are not broadcast one by one: a plain script may well make some on one rank only. `fit` starts
+    # from the chief's values in any case.
+    _drop_in = SynchronousStrategy(world, local_device(world), broadcast_new_variables=False)
+    if world.rank == 0 and world.size > 1:
+        _LOGGER.info("the script names no strategy: its Keras models train on all %d workers", world.size)
+    return _drop_in

@@ -1,0 +1,82 @@
+"""Acting right after a module has been imported, without importing it.
+
+TensorFlow and Keras must not be imported before the user's script asks for them (it may set variables first), and some
+things must be in place the moment they are: seeds, `tf.distribute`'s names, the seam with `fit`.
+"""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+Action = Callable[[ModuleType], None]
+
+
+def after_import(name: str, action: Action) -> None:
+    """Calls `action` with module `name` once it has been executed; at once if it already has been.
+
+    Args:
+        name: Full module name, e.g. ``"keras"``.
+        action: Runs before the importer gets the module; an exception from it becomes the import's.
+    """
+    module = sys.modules.get(name)
+    if module is not None and not _is_initialising(module):
+        action(module)
+        return
+    _finder().actions.setdefault(name, []).append(action)
+
+
+def _is_initialising(module: ModuleType) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _finder() -> "_Finder":
+    for finder in sys.meta_path:
+        if isinstance(finder, _Finder):
+            return finder
+    finder = _Finder()
+    sys.meta_path.insert(0, finder)
+    return finder
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Stands first in `sys.meta_path`; lets the others find, and wraps the loader of modules that somebody awaits."""
+
+    def __init__(self) -> None:
+        self.actions: dict[str, list[Action]] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self.actions:
+            return None
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _ActingLoader(spec.loader, self)
+                return spec
+        return None
+
+
+class _ActingLoader(importlib.abc.Loader):
+    """Executes a module as its own loader would, then runs the actions that await it."""
+
+    def __init__(self, own: importlib.abc.Loader, finder: _Finder) -> None:
+        self._own = own
+        self._finder = finder
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module keeps its own loader: packages are asked for their resources through it.
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._own
+        module.__loader__ = self._own
+        self._own.exec_module(module)
+        for action in self._finder.actions.pop(module.__name__, ()):
+            action(module)

@@ -1,0 +1,94 @@
+"""What this host offers to workers: usable cores, the container's limit, GPUs. Reads the system; decides nothing else.
+
+"Usable" is what this process may use, not what the machine has: in a container, under Slurm or `taskset` that is less.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+_TOPOLOGY = Path("/sys/devices/system/cpu")
+_CGROUP_ROOT = Path("/sys/fs/cgroup")
+_CGROUP_OF_SELF = Path("/proc/self/cgroup")
+_NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
+_DEVICES = Path("/dev")
+_GPU_NODE = re.compile(r"nvidia[0-9]+")
+
+
+def usable_cores() -> tuple[int, ...]:
+    """The cores this process may run on, those of one socket and of one physical core next to each other."""
+    return tuple(sorted(os.sched_getaffinity(0), key=_place))
+
+
+def _place(core: int) -> tuple[int, int, int]:
+    topology = _TOPOLOGY / f"cpu{core}" / "topology"
+    try:
+        socket = int((topology / "physical_package_id").read_text())
+        physical_core = int((topology / "core_id").read_text())
+    except (OSError, ValueError):  # some containers hide it: the numbers' own order is as good a guess as any
+        return (0, core, core)
+    return (socket, physical_core, core)
+
+
+def core_quota() -> float | None:
+    """How many cores' worth of time this process's control group may use; None without a limit or control group."""
+    try:
+        lines = _CGROUP_OF_SELF.read_text().splitlines()
+    except OSError:
+        return None
+    quotas = []
+    group = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    folder = _CGROUP_ROOT / group.strip("/")
+    for place in (folder, *folder.parents):
+        if place == _CGROUP_ROOT.parent:
+            break
+        try:
+            quotas.append(parse_quota((place / "cpu.max").read_text()))
+        except OSError:
+            continue
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def parse_quota(text: str) -> float | None:
+    """The limit in the text of a control group's ``cpu.max``, in cores.
+
+    >>> parse_quota("150000 100000"), parse_quota("max 100000")
+    (1.5, None)
+    """
+    words = text.split()
+    try:
+        quota, period = float(words[0]), float(words[1])
+    except (IndexError, ValueError):
+        return None
+    return quota / period if period > 0 and quota > 0 and quota != float("inf") else None
+
+
+def visible_gpus(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The GPUs a worker may be given, as CUDA_VISIBLE_DEVICES names them: the user's own list, else all there are."""
+    return gpu_names(variables.get("CUDA_VISIBLE_DEVICES"), _count_gpus())
+
+
+def gpu_names(listed: str | None, num_present: int) -> tuple[str, ...]:
+    """The GPUs in the text of CUDA_VISIBLE_DEVICES, which CUDA reads up to the first that is not there; pure.
+
+    >>> gpu_names("2,3", 4), gpu_names(None, 2), gpu_names("", 2), gpu_names("1,-1,0", 2), gpu_names("0", 0)
+    (('2', '3'), ('0', '1'), (), ('1',), ())
+    """
+    if num_present == 0:
+        return ()
+    if listed is None:
+        return tuple(str(index) for index in range(num_present))
+    names: list[str] = []
+    for name in (part.strip() for part in listed.split(",")):
+        if not name or name.startswith("-") or (name.isdecimal() and int(name) >= num_present):
+            break
+        names.append(name)
+    return tuple(names)
+
+
+def _count_gpus() -> int:
+    """GPUs that this process can open: the driver lists the whole machine's, a container is given fewer nodes."""
+    if not _NVIDIA_DRIVER.is_dir():
+        return 0
+    return sum(1 for node in _DEVICES.iterdir() if _GPU_NODE.fullmatch(node.name))

@@ -1,0 +1,327 @@
+"""The process beside a worker that was started by hand: meets the other ranks' watchdogs, answers MPI, and watches.
+
+    MEETING ──Stands──► STANDING ──Ended, or the worker failed──► ENDING ──worker gone──► exit
+       │                   └──────────worker left──► LEFT ──nobody needs this process──► exit
+       └── Denied, or the worker is gone ──► exit
+
+Run as ``python -m paceline.launcher.watchdog LINE_FD PMI_FD`` by `paceline.rendezvous.by_hand`, never by a person. It
+imports no TensorFlow and no MPI, so that it is there before the worker notices.
+"""
+
+import enum
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+
+from paceline.errors import ConfigurationError
+from paceline.rendezvous import order as orders
+from paceline.rendezvous import wording
+from paceline.rendezvous.channel import MAX_MESSAGE_BYTES, Failed, Finishing
+from paceline.rendezvous.channel import decode as decode_worker_message
+from paceline.rendezvous.chief import Chief, identity_of
+from paceline.rendezvous.framing import LineSplitter
+from paceline.rendezvous.listener import Listener
+from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.member import Member
+from paceline.rendezvous.messages import (
+    Ended,
+    FenceIn,
+    FenceOut,
+    Leaving,
+    Message,
+    Refused,
+    Stands,
+    TimedOut,
+    Waiting,
+    WorkerLost,
+)
+from paceline.rendezvous.own_port import claim_own_port
+from paceline.rendezvous.party import Deliver, Party
+from paceline.rendezvous.pmi import PmiSession
+from paceline.rendezvous.pmi_service import PmiService
+from paceline.rendezvous.probing import Probes
+
+KILL_AFTER_SECONDS = 2.0
+_FAILED_WORKER_SECONDS = 5.0
+"""A worker that failed ends by itself; one that hangs while it does is ended."""
+_POLL_SECONDS = 0.05
+_ORDER_SECONDS = 30.0
+
+
+class State(enum.Enum):
+    """Where this watchdog is in its life."""
+
+    MEETING = enum.auto()
+    STANDING = enum.auto()
+    ENDING = enum.auto()
+    LEFT = enum.auto()
+
+
+class OwnWorker:
+    """The worker, which is this process's parent: so it is known to be alive, and never another process of its number.
+
+    Args:
+        pid: Its process number.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def is_alive(self) -> bool:
+        """Whether it still runs: an orphan gets another parent at once."""
+        return os.getppid() == self._pid
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends it a signal if it is alive."""
+        if self.is_alive():
+            os.kill(self._pid, number)
+
+
+class Watchdog:
+    """Connects one worker to its group.
+
+    Args:
+        loop: The loop.
+        order: What the worker asked for.
+        line: The socket to the worker.
+        pmi: The socket that the worker's MPI speaks on.
+        worker: The worker.
+        make_party: Makes this rank's end of the group from the callback for its messages.
+        say: Prints one line.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        order: orders.Order,
+        line: socket.socket,
+        pmi: socket.socket,
+        worker: OwnWorker,
+        make_party: Callable[[Deliver], Party],
+        say: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._order = order
+        self._line = line
+        self._lines = LineSplitter(MAX_MESSAGE_BYTES)
+        self._pmi_socket = pmi
+        self._pmi: PmiService | None = None
+        self._worker = worker
+        self._party = make_party(self._hear)
+        self._say = say
+        self._state = State.MEETING
+        self._finishing = False
+        self._waiting: Waiting | None = None
+
+    def run(self) -> None:
+        """Serves the worker until it is gone or needs nothing more."""
+        self._loop.watch(self._line, self._read_line)
+        self._loop.call_later(wording.FIRST_WAITING_LINE_SECONDS, self._say_waiting)
+        self._loop.call_later(0.0, self._party.start)
+        self._loop.call_later(_POLL_SECONDS, self._poll)
+        try:
+            self._loop.run()
+        finally:
+            self._party.close()
+
+    # --- what the group says -------------------------------------------------------------------------------------
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case Waiting():
+                self._waiting = message
+            case Stands():
+                self._stand(message)
+            case Refused(text):
+                self._deny(orders.Denied(True, text))
+            case TimedOut():
+                seconds = self._order.start_timeout_seconds
+                text = wording.timeout_message(self._order.rank, len(self._order.addresses), seconds, message)
+                self._deny(orders.Denied(False, text))
+            case FenceOut(keys) if self._pmi is not None:
+                self._pmi.release(keys)
+            case Ended() if self._state is State.MEETING:
+                self._deny(orders.Denied(False, wording.formation_ended_message(message)))
+            case Ended() if self._state is State.STANDING:
+                self._say(wording.ending_line(self._order.rank, self._order.facts.hostname, message))
+                self._end_worker(0.0)
+
+    def _stand(self, stands: Stands) -> None:
+        self._state = State.STANDING
+        session = PmiSession(
+            rank=self._order.rank,
+            size=len(self._order.addresses),
+            store_name=f"paceline_{stands.job_id}_{stands.generation}",
+        )
+        self._pmi = PmiService(
+            self._loop,
+            self._pmi_socket,
+            session,
+            on_barrier=lambda keys: self._party.send(FenceIn(keys)),
+            on_fault=self._lose_worker,
+        )
+        self._pmi.start()
+        self._tell_worker(orders.Granted(stands.seed, stands.job_id, stands.generation, stands.hostnames))
+
+    def _deny(self, denied: orders.Denied) -> None:
+        self._tell_worker(denied)
+        self._loop.stop()
+
+    def _tell_worker(self, line: orders.Line) -> None:
+        try:
+            self._line.sendall(orders.encode(line))
+        except OSError:
+            return  # it is gone, and the end of its line will say so
+
+    def _say_waiting(self) -> None:
+        if self._state is not State.MEETING:
+            return
+        self._loop.call_later(wording.WAITING_LINE_INTERVAL_SECONDS, self._say_waiting)
+        if self._waiting is not None:
+            self._say(wording.waiting_line(self._order.rank, len(self._order.addresses), self._waiting))
+
+    # --- what the worker says ------------------------------------------------------------------------------------
+
+    def _read_line(self, _readable: bool, _writable: bool) -> None:
+        try:
+            data = self._line.recv(1 << 16)
+            lines = self._lines.feed(data)
+        except (OSError, ValueError):
+            data, lines = b"", []
+        for line in lines:
+            self._hear_worker(line)
+        if not data:
+            self._loop.forget(self._line)
+            self._worker_gone()
+
+    def _hear_worker(self, line: bytes) -> None:
+        try:
+            left = isinstance(orders.decode(line), orders.Left)
+        except ValueError:
+            left = False
+        if left:
+            self._leave()
+            return
+        try:
+            message = decode_worker_message(line)
+        except ValueError:
+            return  # a line that means nothing says nothing about the worker
+        match message:
+            case Finishing():
+                self._finishing = True
+            case Failed(exception=exception):
+                self._lose_worker(f"failed: {exception}")
+
+    def _leave(self) -> None:
+        if self._state is State.STANDING:
+            self._state = State.LEFT
+            self._party.send(Leaving())
+
+    def _lose_worker(self, reason: str) -> None:
+        """The worker failed: the others must know now, not when it has ended."""
+        if self._state in (State.MEETING, State.STANDING):
+            self._party.send(WorkerLost(reason))
+            self._end_worker(_FAILED_WORKER_SECONDS)
+
+    def _worker_gone(self) -> None:
+        """The line closed: the worker died, or is about to be gone."""
+        if self._finishing and self._pmi is not None and self._pmi.finished:
+            self._leave()
+        if self._state in (State.MEETING, State.STANDING):
+            self._party.send(WorkerLost("died without a word (killed, or crashed outside Python)"))
+            self._end_worker(KILL_AFTER_SECONDS)
+
+    # --- time ----------------------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        hurry = self._state in (State.ENDING, State.LEFT)
+        self._loop.call_later(_POLL_SECONDS if hurry else 10 * _POLL_SECONDS, self._poll)
+        if not self._worker.is_alive():
+            self._worker_gone()
+            self._loop.stop()
+        elif self._state is State.LEFT and not self._is_needed():
+            self._loop.stop()
+
+    def _is_needed(self) -> bool:
+        return self._party.is_needed() or (self._pmi is not None and self._pmi.is_needed)
+
+    def _end_worker(self, grace_seconds: float) -> None:
+        """Ends the worker: after `grace_seconds` SIGTERM, and SIGKILL when that is not heeded either."""
+        self._state = State.ENDING
+        self._loop.call_later(grace_seconds, lambda: self._worker.signal(signal.SIGTERM))
+        self._loop.call_later(grace_seconds + KILL_AFTER_SECONDS, lambda: self._worker.signal(signal.SIGKILL))
+        self._loop.call_later(grace_seconds + 2 * KILL_AFTER_SECONDS, self._give_up)
+        self._loop.call_later(0.0, self._poll)
+
+    def _give_up(self) -> None:
+        if self._worker.is_alive():
+            self._say(
+                "paceline: this rank's process cannot be ended; if it is process 1 of a container, "
+                "start the container with an init process (docker run --init)"
+            )
+        self._loop.stop()
+
+
+def main(arguments: list[str]) -> None:
+    """Serves the worker that started this process; `arguments` are the two inherited descriptors."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # its life is its worker's; a terminal or a scheduler signals both
+    line, pmi = (socket.socket(fileno=int(descriptor)) for descriptor in arguments)
+    order = _read_order(line)
+    if order is None:
+        return
+    try:
+        port = claim_own_port(order)
+    except ConfigurationError as fault:
+        line.sendall(orders.encode(orders.Denied(True, str(fault))))
+        return
+    loop = Loop()
+    listener = Listener(loop, port, order.key_bytes, identity_of(order, os.getpid()))
+    patience_seconds = max(0.2, min(4.0, order.start_timeout_seconds / 4))
+
+    def make_party(deliver: Deliver) -> Party:
+        if order.rank == 0:
+            probes = Probes(loop, order.addresses, order.key_bytes, patience_seconds)
+            return Chief(loop, order, listener, probes, deliver)
+        return Member(loop, order, listener, patience_seconds, deliver)
+
+    worker = OwnWorker(order.worker_pid)
+    try:
+        Watchdog(loop, order, line, pmi, worker, make_party, say).run()
+    except Exception:
+        # Peers take this rank for dead now, so it must not wait in a collective for ever.
+        say(f"paceline: the watchdog of rank {order.rank} failed, so the rank ends\n{traceback.format_exc()}")
+        worker.signal(signal.SIGKILL)
+
+
+def say(text: str) -> None:
+    """Prints `text` on the worker's stderr, in one write so that ranks that share a terminal do not mix."""
+    try:
+        os.write(2, f"{text}\n".encode(errors="backslashreplace"))
+    except OSError:
+        return  # the terminal is gone
+
+
+def _read_order(line: socket.socket) -> orders.Order | None:
+    """The worker's order; None when the worker is gone."""
+    lines = LineSplitter(MAX_MESSAGE_BYTES)
+    line.settimeout(_ORDER_SECONDS)
+    received: list[bytes] = []
+    while not received:
+        data = line.recv(1 << 16)
+        if not data:
+            return None
+        received = lines.feed(data)
+    line.settimeout(None)
+    order = orders.decode(received[0])
+    assert isinstance(order, orders.Order)
+    return order
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

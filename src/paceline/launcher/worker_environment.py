@@ -1,0 +1,64 @@
+"""The environment variables of each worker, from the job and the host's resources. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.cluster import environment
+from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.spec import WORKER, ClusterSpec, Task
+from paceline.launcher.core_sharing import CoreShare
+
+THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+"""Where TensorFlow and the numeric libraries read how many threads to start; never set over the user's own value."""
+
+CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What is decided about a worker before it starts."""
+
+    identity: WorkerIdentity
+    cores: CoreShare | None
+    """None: not bound."""
+    gpu: str | None
+    """None: the host has none, and CUDA_VISIBLE_DEVICES stays as the user set it."""
+
+
+def plan_workers(
+    identities: Sequence[WorkerIdentity], shares: Sequence[CoreShare] | None, gpus: Sequence[str]
+) -> tuple[WorkerPlan, ...]:
+    """Gives each worker its cores (`shares`, by local rank) and its GPU; more workers than GPUs share them in turn."""
+    return tuple(
+        WorkerPlan(
+            identity=identity,
+            cores=shares[identity.local_rank] if shares is not None else None,
+            gpu=gpus[identity.local_rank % len(gpus)] if gpus else None,
+        )
+        for identity in identities
+    )
+
+
+def worker_environment(
+    plan: WorkerPlan, cluster: ClusterSpec, inherited: Mapping[str, str], *, drop_in: bool
+) -> dict[str, str]:
+    """All variables of one worker: the `inherited` ones, and over them what the launcher decides.
+
+    The descriptors of its sockets are missing: they have numbers only when the worker is started.
+    """
+    rank = plan.identity.rank
+    variables = {
+        **inherited,
+        **plan.identity.to_environment(),
+        environment.TF_CONFIG: cluster.to_tf_config(Task(WORKER, rank)),
+        environment.DROP_IN: "1" if drop_in else "0",
+        "PYTHONUNBUFFERED": "1",  # else the last lines of a worker that is killed are lost
+    }
+    variables.pop(environment.CPUS, None)  # a launcher inside a worker of another job
+    if plan.cores is not None:
+        variables[environment.CPUS] = ",".join(str(core) for core in plan.cores.cores)
+        for name in THREAD_COUNTS:
+            variables.setdefault(name, str(plan.cores.num_threads))
+    if plan.gpu is not None:
+        variables[CUDA_VISIBLE_DEVICES] = plan.gpu
+    return variables

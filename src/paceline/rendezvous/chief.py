@@ -1,0 +1,143 @@
+"""Rank 0's end of the group: serves the rendezvous at the chief's address, and carries out what `Group` decides."""
+
+import secrets
+from collections.abc import Mapping
+
+from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, Connection, finish_all
+from paceline.rendezvous.group import Deliveries, Group, Phase
+from paceline.rendezvous.listener import Listener
+from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.messages import (
+    Heartbeat,
+    Identity,
+    Join,
+    Leaving,
+    Message,
+    WorkerLost,
+    decode,
+    encode,
+)
+from paceline.rendezvous.order import Order
+from paceline.rendezvous.party import Deliver, Party
+from paceline.rendezvous.probing import Probes
+
+_TICK_SECONDS = 0.2
+
+
+class Chief(Party):
+    """The serving end.
+
+    Args:
+        loop: The loop.
+        order: What rank 0's worker asked for.
+        listener: On the chief's port.
+        probes: Of the other ranks' addresses.
+        deliver: Takes what the group tells rank 0.
+    """
+
+    def __init__(
+        self, loop: Loop, order: Order, listener: Listener, probes: Probes, deliver: Deliver
+    ) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._probes = probes
+        self._deliver = deliver
+        self._members: dict[int, Connection] = {}
+        self._next_heartbeat = 0.0
+        self._group = Group(
+            addresses=tuple(map(str, order.addresses)),
+            chief=join_of(order, order.start_timeout_seconds),
+            job_id=secrets.token_hex(6),
+            generation=1,
+            now=loop.now(),
+        )
+
+    def start(self) -> None:
+        self._listener.start(self._knock, self._group.foreign)
+        self._carry_out(self._group.begin())
+        self._tick()
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, WorkerLost | Leaving):
+            self._listener.close()  # a next run on this port must not meet this one
+        self._carry_out(self._group.receive(0, message))
+
+    def is_needed(self) -> bool:
+        return self._group.phase is not Phase.OVER
+
+    def close(self) -> None:
+        self._listener.close()
+        finish_all(tuple(self._members.values()))
+
+    def _knock(self, connection: Connection, first: Message) -> None:
+        """A process of this job is here; takes it in if it asks to join and fits."""
+        if not isinstance(first, Join) or self._group.phase is Phase.OVER:
+            connection.close()
+            return
+        refusal = self._group.refusal(first)
+        if refusal is not None:
+            connection.attach(lambda _: None, lambda _: None)
+            connection.send(encode(refusal))
+            self._loop.call_later(1.0, connection.close)
+            self._carry_out(self._group.refused(first, refusal))
+            return
+        rank = first.rank
+        self._members[rank] = connection
+        connection.attach(
+            lambda received: self._hear(rank, received), lambda reason: self._lose(rank, reason)
+        )
+        self._carry_out(self._group.admit(first, self._loop.now()))
+
+    def _hear(self, rank: int, received: Mapping[str, object]) -> None:
+        try:
+            message = decode(received)
+        except ValueError as fault:
+            self._members[rank].fail(f"it sent something that is no message: {fault}")
+            return
+        self._carry_out(self._group.receive(rank, message))
+
+    def _lose(self, rank: int, reason: str) -> None:
+        self._carry_out(self._group.lost(rank, f"is gone: {reason}"))
+
+    def _tick(self) -> None:
+        self._loop.call_later(_TICK_SECONDS if self._group.phase is Phase.WAITING else 1.0, self._tick)
+        self._listener.tick()
+        if self._group.phase is Phase.WAITING:
+            self._probes.tick(self._group.missing)
+            for rank, reason in self._probes.reasons.items():
+                self._group.probed(rank, reason)
+        self._carry_out(self._group.tick(self._loop.now()))
+        if self._loop.now() >= self._next_heartbeat:
+            self._next_heartbeat = self._loop.now() + HEARTBEAT_INTERVAL_SECONDS
+            for connection in tuple(self._members.values()):
+                connection.send(encode(Heartbeat()))
+        for connection in tuple(self._members.values()):
+            if connection.is_silent():
+                connection.fail("nothing was heard of it for 10 s")
+
+    def _carry_out(self, deliveries: Deliveries) -> None:
+        """Members first: what rank 0 is told may end this process."""
+        for delivery in sorted(deliveries, key=lambda delivery: delivery.rank == 0):
+            if delivery.rank == 0:
+                self._deliver(delivery.message)
+            else:
+                self._members[delivery.rank].send(encode(delivery.message))
+        if self._group.phase is Phase.OVER:
+            self._listener.close()
+
+
+def join_of(order: Order, seconds_left: float) -> Join:
+    """What the rank of `order` says when it joins."""
+    return Join(
+        rank=order.rank,
+        world_size=len(order.addresses),
+        cluster_digest=order.cluster_digest,
+        facts=order.facts,
+        seconds_left=seconds_left,
+        allow_mismatch=order.allow_mismatch,
+    )
+
+
+def identity_of(order: Order, pid: int) -> Identity:
+    """What the rank of `order` answers to those who ask at its port."""
+    return Identity(order.rank, order.facts.hostname, pid)

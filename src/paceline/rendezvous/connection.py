@@ -1,0 +1,172 @@
+"""One TCP connection of the rendezvous inside the loop: JSON objects in and out, never blocking, everything bounded."""
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from paceline.rendezvous.framing import MAX_FRAME_BYTES, FrameSplitter, frame
+from paceline.rendezvous.loop import Loop
+
+HEARTBEAT_INTERVAL_SECONDS = 2.0
+SILENCE_LIMIT_SECONDS = 10.0
+"""A peer that says nothing for so long is gone: its host vanished, or the network between."""
+
+_MAX_UNSENT_BYTES = 16 * MAX_FRAME_BYTES
+_READ_BYTES = 1 << 16
+
+OnObject = Callable[[Mapping[str, object]], None]
+OnClosed = Callable[[str], None]
+"""Called once, with why the connection ended, unless `close` ended it."""
+
+
+class Connection:
+    """A connected socket in the loop.
+
+    Args:
+        loop: The loop.
+        connected: The socket; owned from now on.
+        splitter: What was already received on it.
+    """
+
+    def __init__(self, loop: Loop, connected: socket.socket, splitter: FrameSplitter | None = None) -> None:
+        self._loop = loop
+        self._socket = connected
+        self._splitter = splitter or FrameSplitter()
+        self._unsent = bytearray()
+        self._limit_bytes = MAX_FRAME_BYTES
+        self._on_object: OnObject = _ignore
+        self._on_closed: OnClosed = _ignore
+        self._open = True
+        self.heard_at = loop.now()
+        connected.setblocking(False)
+        notice_vanished_peers(connected)
+
+    @property
+    def peer_host(self) -> str:
+        """The numeric address of the other end."""
+        try:
+            return str(self._socket.getpeername()[0])
+        except OSError:
+            return "unknown"
+
+    def attach(self, on_object: OnObject, on_closed: OnClosed, limit_bytes: int = MAX_FRAME_BYTES) -> None:
+        """From the next object on, these are called; a conversation's next stage may attach others."""
+        self._on_object, self._on_closed, self._limit_bytes = on_object, on_closed, limit_bytes
+        self._loop.watch(self._socket, self._ready, writing=bool(self._unsent))
+
+    def is_silent(self) -> bool:
+        """Whether the peer has said nothing for too long."""
+        return self._loop.now() - self.heard_at > SILENCE_LIMIT_SECONDS
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """Sends `message` as soon as the peer takes it; on a closed connection nothing happens.
+
+        Raises:
+            ValueError: the message is longer than a frame may be.
+        """
+        if not self._open:
+            return
+        self._unsent += frame(message)
+        self._write()
+
+    def close(self) -> None:
+        """Ends the connection now."""
+        if self._open:
+            self._open = False
+            self._loop.forget(self._socket)
+            self._socket.close()
+
+    def fail(self, reason: str) -> None:
+        """Ends the connection now and tells its owner `reason`, as when the peer had ended it."""
+        if self._open:
+            self.close()
+            self._on_closed(reason)
+
+    def finish(self, until: float) -> None:
+        """Ends the connection once the peer has all that was sent, or at the time `until`. Blocks; for the very end.
+
+        Closing with unread bytes in the receive buffer would reset the connection, and the peer could lose our last
+        message: so this end says "no more" and reads until the other does too.
+        """
+        if not self._open:
+            return
+        self._loop.forget(self._socket)
+        try:
+            self._socket.settimeout(max(0.01, until - self._loop.now()))
+            self._socket.sendall(self._unsent)
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._loop.now() < until and self._socket.recv(_READ_BYTES):
+                self._socket.settimeout(max(0.01, until - self._loop.now()))
+        except OSError:
+            pass
+        self._open = False
+        self._socket.close()
+
+    def _ready(self, readable: bool, writable: bool) -> None:
+        if writable:
+            self._write()
+        if readable and self._open:
+            self._read()
+
+    def _write(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError as fault:
+            self._unsent.clear()
+            self._loop.post(lambda: self.fail(f"the connection to it was lost ({fault.strerror})"))
+            return
+        del self._unsent[:sent]
+        if len(self._unsent) > _MAX_UNSENT_BYTES:
+            self._loop.post(lambda: self.fail("it does not take what is sent to it"))
+            return
+        self._loop.watch(self._socket, self._ready, writing=bool(self._unsent))
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as fault:
+            self.fail(f"the connection to it was lost ({fault.strerror})")
+            return
+        if not data:
+            self.fail("the connection to it was closed")
+            return
+        self.heard_at = self._loop.now()
+        self._splitter.feed(data)
+        while self._open:
+            try:
+                received = self._splitter.next_object(self._limit_bytes)
+            except ValueError as fault:
+                self.fail(f"it sent something that is no message: {fault}")
+                return
+            if received is None:
+                return
+            self._on_object(received)
+
+
+def notice_vanished_peers(connected: socket.socket) -> None:
+    """Lets the kernel find out within `SILENCE_LIMIT_SECONDS` that the other host is gone; sends small messages at once."""
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", 4),
+        ("TCP_KEEPINTVL", 2),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", int(SILENCE_LIMIT_SECONDS * 1000)),
+    ):
+        if hasattr(socket, option):  # Linux has all of them, other systems some
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def finish_all(connections: tuple[Connection, ...], seconds: float = 1.0) -> None:
+    """`Connection.finish` for several, within `seconds` in all."""
+    until = time.monotonic() + seconds
+    for connection in connections:
+        connection.finish(until)
+
+
+def _ignore(_: object) -> None:
+    return

@@ -1,0 +1,128 @@
+"""Reaching a rank at its address, and if not, saying why in the words that help: the part that blocks.
+
+A dial runs in a thread of its own (name lookup cannot be made non-blocking) and touches nothing that is shared.
+"""
+
+import errno
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+from paceline.cluster.spec import Address
+from paceline.rendezvous.framing import MAX_FRAME_BYTES, FrameSplitter, frame
+from paceline.rendezvous.handshake import (
+    MAX_HANDSHAKE_BYTES,
+    NONCE_BYTES,
+    REJECTION,
+    HandshakeError,
+    Initiator,
+    Stranger,
+)
+from paceline.rendezvous.messages import Identity, decode
+
+NAME_NOT_FOUND = "name not found"
+REFUSED = "connection refused: not started?"
+TIMED_OUT = "timed out: no route, or a firewall?"
+NO_ROUTE = "no route to the host"
+OTHER_PROGRAM = "the port is taken by another program"
+OTHER_JOB = "the port is taken by another job: its `cluster` in TF_CONFIG or its secret differs"
+OTHER_PROTOCOL = "the port is taken by a Paceline of another version"
+
+_STRANGERS = {
+    Stranger.OTHER_PROGRAM: OTHER_PROGRAM,
+    Stranger.OTHER_JOB: OTHER_JOB,
+    Stranger.OTHER_PROTOCOL: OTHER_PROTOCOL,
+}
+
+
+class UnreachableError(Exception):
+    """The rank was not reached; `reason` is one of this module's phrases, or the system's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def dial(
+    address: Address, key: bytes, patience_seconds: float
+) -> tuple[socket.socket, FrameSplitter, Identity]:
+    """A connection to the process of this job that listens at `address`, who it is, and what it already sent.
+
+    Blocks for at most `patience_seconds` per address that the name has, plus as much for the handshake, plus the name's lookup.
+
+    Raises:
+        UnreachableError: nobody of this job answered.
+    """
+    connected = _connect(address, patience_seconds)
+    try:
+        splitter, identity = _shake_hands(connected, key, time.monotonic() + patience_seconds)
+    except BaseException:
+        connected.close()
+        raise
+    return connected, splitter, identity
+
+
+def _connect(address: Address, patience_seconds: float) -> socket.socket:
+    try:
+        connected = socket.create_connection((address.host, address.port), timeout=patience_seconds)
+    except (socket.gaierror, UnicodeError) as fault:
+        raise UnreachableError(NAME_NOT_FOUND) from fault
+    except OSError as fault:
+        raise UnreachableError(_reason_of(fault)) from fault
+    if connected.getsockname() == connected.getpeername():
+        # Dialling a free port of this host, the kernel may choose that very port as the origin, and TCP connects the
+        # socket to itself. https://datatracker.ietf.org/doc/html/rfc9293#section-3.5 ("simultaneous open")
+        connected.close()
+        raise UnreachableError(REFUSED)
+    return connected
+
+
+def _reason_of(fault: OSError) -> str:
+    if isinstance(fault, TimeoutError) or fault.errno == errno.ETIMEDOUT:
+        return TIMED_OUT
+    if isinstance(fault, ConnectionRefusedError):
+        return REFUSED
+    if fault.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return NO_ROUTE
+    return fault.strerror or str(fault)
+
+
+def _shake_hands(connected: socket.socket, key: bytes, deadline: float) -> tuple[FrameSplitter, Identity]:
+    splitter = FrameSplitter()
+    initiator = Initiator(key, os.urandom(NONCE_BYTES))
+    try:
+        connected.sendall(frame(initiator.hello()))
+        challenge = _receive(connected, splitter, deadline, MAX_HANDSHAKE_BYTES)
+        connected.sendall(frame(initiator.answer(challenge)))
+        identity = decode(_receive(connected, splitter, deadline, MAX_FRAME_BYTES))
+    except HandshakeError as fault:
+        if fault.stranger is Stranger.OTHER_JOB:
+            _send_last(connected, REJECTION)
+        raise UnreachableError(_STRANGERS[fault.stranger]) from fault
+    except (OSError, ValueError) as fault:  # silence, a closed connection, or another protocol's bytes
+        raise UnreachableError(OTHER_PROGRAM) from fault
+    if not isinstance(identity, Identity):
+        raise UnreachableError(OTHER_PROTOCOL)
+    return splitter, identity
+
+
+def _receive(
+    connected: socket.socket, splitter: FrameSplitter, deadline: float, limit_bytes: int
+) -> Mapping[str, object]:
+    while (received := splitter.next_object(limit_bytes)) is None:
+        connected.settimeout(max(0.001, deadline - time.monotonic()))
+        data = connected.recv(4096)
+        if not data:
+            raise ConnectionError("closed during the handshake")
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        splitter.feed(data)
+    return received
+
+
+def _send_last(connected: socket.socket, message: Mapping[str, object]) -> None:
+    try:
+        connected.sendall(frame(message))
+    except OSError:
+        return

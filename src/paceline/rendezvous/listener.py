@@ -1,0 +1,178 @@
+"""A rank's own TF_CONFIG port: opened once, answered only to those who know the key.
+
+Strangers cost little and change nothing: a few hundred bytes and a few seconds each, at most `MAX_STRANGERS` at a time,
+and when more come the oldest goes. A real peer proves itself within milliseconds, so it is not the one that is evicted.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Mapping
+
+from paceline.cluster.spec import Address
+from paceline.errors import ConfigurationError
+from paceline.rendezvous.connection import Connection
+from paceline.rendezvous.handshake import (
+    MAX_HANDSHAKE_BYTES,
+    NONCE_BYTES,
+    REJECTION,
+    HandshakeError,
+    Responder,
+    Stranger,
+)
+from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.messages import Identity, Message, decode, encode
+
+MAX_STRANGERS = 128
+STRANGER_PATIENCE_SECONDS = 5.0
+_BACKLOG = 512
+
+OnKnock = Callable[[Connection, Message], None]
+OnForeign = Callable[[str], None]
+
+
+def open_port(address: Address) -> socket.socket:
+    """A listening socket for `address`: on the loopback interface when that is what it names, else on all interfaces.
+
+    Not on what the host's own name resolves to: many systems map it to 127.0.1.1, where no other host can connect.
+
+    Raises:
+        OSError: as `socket.bind` does, `EADDRINUSE` when the port is taken.
+        ConfigurationError: ports below 1024 are not this user's to open.
+    """
+    try:
+        return _listen(address)
+    except PermissionError as fault:
+        raise ConfigurationError(
+            f"this user may not listen on port {address.port} of {address}, this rank's address in TF_CONFIG. "
+            "Expected a port from 1024 on."
+        ) from fault
+
+
+class Listener:
+    """Answers on a rank's port with the rank's identity.
+
+    Args:
+        loop: The loop.
+        port: The listening socket; owned from now on.
+        key: The job's key.
+        identity: What a peer that knows the key is told.
+    """
+
+    def __init__(self, loop: Loop, port: socket.socket, key: bytes, identity: Identity) -> None:
+        self._loop = loop
+        self._port = port
+        self._key = key
+        self._identity = identity
+        self._on_knock: OnKnock = _turn_away
+        self._on_foreign: OnForeign = _ignore
+        self._strangers: dict[Connection, float] = {}
+        self._friends: dict[Connection, float] = {}
+
+    def start(self, on_knock: OnKnock | None = None, on_foreign: OnForeign | None = None) -> None:
+        """Begins to answer.
+
+        Args:
+            on_knock: Called with a peer's connection and the first message that it sends after it was told the
+                identity; without it such a peer is turned away.
+            on_foreign: Called with the host of a peer that has another key.
+        """
+        self._on_knock = on_knock or self._on_knock
+        self._on_foreign = on_foreign or self._on_foreign
+        self._port.setblocking(False)
+        self._loop.watch(self._port, self._accept)
+
+    def tick(self) -> None:
+        """Ends connections that have been of no use for too long; call about once a second."""
+        for waiting in (self._strangers, self._friends):
+            for connection in [c for c, deadline in waiting.items() if deadline < self._loop.now()]:
+                del waiting[connection]
+                connection.close()
+
+    def close(self) -> None:
+        """Gives the port back; connections that have knocked live on."""
+        self._loop.forget(self._port)
+        self._port.close()
+        for connection in (*self._strangers, *self._friends):
+            connection.close()
+
+    def _accept(self, _readable: bool, _writable: bool) -> None:
+        try:
+            connected, _ = self._port.accept()
+            connection = Connection(self._loop, connected)
+        except OSError:
+            return  # the stranger is gone already, or this process is out of descriptors for the moment
+        while len(self._strangers) >= MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.close()
+        self._strangers[connection] = self._loop.now() + STRANGER_PATIENCE_SECONDS
+        connection.attach(
+            lambda hello: self._hello(connection, hello),
+            lambda _: self._drop(connection),
+            MAX_HANDSHAKE_BYTES,
+        )
+
+    def _hello(self, connection: Connection, hello: Mapping[str, object]) -> None:
+        try:
+            responder = Responder(self._key, os.urandom(NONCE_BYTES), hello)
+        except HandshakeError:
+            self._drop(connection)
+            return
+        connection.send(responder.challenge())
+        connection.attach(
+            lambda answer: self._check(connection, responder, answer),
+            lambda _: self._drop(connection),
+            MAX_HANDSHAKE_BYTES,
+        )
+
+    def _check(self, connection: Connection, responder: Responder, answer: Mapping[str, object]) -> None:
+        try:
+            responder.check(answer)
+        except HandshakeError as fault:
+            if fault.stranger is Stranger.OTHER_JOB and answer == REJECTION:
+                self._on_foreign(connection.peer_host)
+            self._drop(connection)
+            return
+        del self._strangers[connection]
+        self._friends[connection] = self._loop.now() + STRANGER_PATIENCE_SECONDS
+        connection.attach(lambda first: self._knock(connection, first), lambda _: self._drop(connection))
+        connection.send(encode(self._identity))
+
+    def _knock(self, connection: Connection, first: Mapping[str, object]) -> None:
+        try:
+            message = decode(first)
+        except ValueError:
+            self._drop(connection)
+            return
+        del self._friends[connection]
+        self._on_knock(connection, message)
+
+    def _drop(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
+        self._friends.pop(connection, None)
+        connection.close()
+
+
+def _turn_away(connection: Connection, _: Message) -> None:
+    connection.close()
+
+
+def _ignore(_: str) -> None:
+    return
+
+
+def _listen(address: Address) -> socket.socket:
+    if address.host == "localhost" or address.host.startswith("127."):
+        host = "127.0.0.1" if address.host == "localhost" else address.host
+        return socket.create_server((host, address.port), backlog=_BACKLOG)
+    if address.host == "::1":
+        return socket.create_server((address.host, address.port), family=socket.AF_INET6, backlog=_BACKLOG)
+    try:
+        return socket.create_server(
+            ("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG
+        )
+    except (OSError, ValueError) as fault:
+        if isinstance(fault, OSError) and fault.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        return socket.create_server(("", address.port), backlog=_BACKLOG)  # a system without IPv6

@@ -1,0 +1,171 @@
+"""A rank's end of the group when it is not the chief: dials the chief until it is taken in, and notices when it is gone."""
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+
+from paceline.rendezvous.chief import join_of
+from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, Connection, finish_all
+from paceline.rendezvous.dialing import UnreachableError, dial
+from paceline.rendezvous.framing import FrameSplitter
+from paceline.rendezvous.listener import Listener
+from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.messages import (
+    Ended,
+    Heartbeat,
+    Leaving,
+    Message,
+    MissingRank,
+    Refused,
+    Stands,
+    TimedOut,
+    Waiting,
+    WorkerLost,
+    decode,
+    encode,
+)
+from paceline.rendezvous.order import Order
+from paceline.rendezvous.party import Deliver, Party
+
+_FIRST_RETRY_SECONDS = 0.1
+_LONGEST_RETRY_SECONDS = 1.0
+_CHIEF_FIRST_SECONDS = 2.0
+"""By how much the chief's verdict may come after this rank's own deadline: the chief knows more."""
+
+
+class Member(Party):
+    """The dialling end.
+
+    Args:
+        loop: The loop.
+        order: What this rank's worker asked for.
+        listener: Holds this rank's own port until the group stands.
+        patience_seconds: How long one attempt to reach the chief may take.
+        deliver: Takes what the group tells this rank.
+    """
+
+    def __init__(
+        self, loop: Loop, order: Order, listener: Listener, patience_seconds: float, deliver: Deliver
+    ) -> None:
+        self._loop = loop
+        self._order = order
+        self._listener = listener
+        self._patience_seconds = patience_seconds
+        self._deliver = deliver
+        self._deadline = loop.now() + order.start_timeout_seconds
+        self._retry_seconds = _FIRST_RETRY_SECONDS
+        self._chief: Connection | None = None
+        self._taken_in = False
+        self._stands = False
+        self._over = False
+        self._next_heartbeat = 0.0
+        self._hostname = order.addresses[0].host
+        self._reason = "no answer yet"
+
+    def start(self) -> None:
+        self._listener.start()
+        self._dial()
+        self._tick()
+
+    def send(self, message: Message) -> None:
+        if self._chief is not None:
+            self._chief.send(encode(message))
+        if isinstance(message, WorkerLost | Leaving):
+            self._end()
+
+    def is_needed(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._listener.close()
+        if self._chief is not None:
+            finish_all((self._chief,))
+
+    def _dial(self) -> None:
+        threading.Thread(target=self._dial_in_thread, daemon=True).start()
+
+    def _dial_in_thread(self) -> None:
+        arrived: Callable[[], None]
+        try:
+            connected, splitter, identity = dial(
+                self._order.addresses[0], self._order.key_bytes, self._patience_seconds
+            )
+        except UnreachableError as fault:
+            reason = fault.reason
+            arrived = lambda: self._retry(reason)  # noqa: E731 (a def in each branch would hide the symmetry)
+        else:
+            arrived = lambda: self._connect(connected, splitter, identity.rank, identity.hostname)  # noqa: E731
+        self._loop.post(arrived)
+
+    def _retry(self, reason: str) -> None:
+        self._reason = reason
+        if not self._over:
+            self._loop.call_later(self._retry_seconds, self._dial)
+            self._retry_seconds = min(_LONGEST_RETRY_SECONDS, self._retry_seconds * 1.5)
+
+    def _connect(self, connected: socket.socket, splitter: FrameSplitter, rank: int, hostname: str) -> None:
+        if self._over or rank != 0:
+            connected.close()
+            self._retry(f"rank {rank} of this job answers there, on host {hostname}")
+            return
+        self._hostname = hostname
+        self._chief = Connection(self._loop, connected, splitter)
+        self._chief.attach(self._hear, self._lose)
+        self._chief.send(encode(join_of(self._order, self._deadline - self._loop.now())))
+
+    def _hear(self, received: Mapping[str, object]) -> None:
+        assert self._chief is not None
+        try:
+            message = decode(received)
+        except ValueError as fault:
+            self._chief.fail(f"it sent something that is no message: {fault}")
+            return
+        self._taken_in = True
+        match message:
+            case Heartbeat():
+                return
+            case Leaving():
+                self._over = True
+                return
+            case Stands():
+                self._stands = True
+                self._listener.close()
+            case Ended() | Refused() | TimedOut():
+                self._end()
+        self._deliver(message)
+
+    def _lose(self, reason: str) -> None:
+        self._chief = None
+        if self._over:
+            return
+        if not self._taken_in:
+            self._retry("it closed the connection")
+            return
+        self._end()
+        self._deliver(Ended(0, str(self._order.addresses[0]), self._hostname, f"is gone: {reason}"))
+
+    def _end(self) -> None:
+        self._over = True
+        self._listener.close()
+
+    def _tick(self) -> None:
+        self._loop.call_later(HEARTBEAT_INTERVAL_SECONDS if self._stands else 0.2, self._tick)
+        if self._over:
+            return
+        self._listener.tick()
+        if self._chief is not None and self._loop.now() >= self._next_heartbeat:
+            self._next_heartbeat = self._loop.now() + HEARTBEAT_INTERVAL_SECONDS
+            self._chief.send(encode(Heartbeat()))
+        if self._chief is not None and self._chief.is_silent():
+            self._chief.fail("nothing was heard of it for 10 s")
+        if not self._stands:
+            self._tick_waiting()
+
+    def _tick_waiting(self) -> None:
+        seconds_left = self._deadline - self._loop.now()
+        missing = (MissingRank(0, str(self._order.addresses[0]), self._reason),)
+        if seconds_left <= (-_CHIEF_FIRST_SECONDS if self._taken_in else 0.0):
+            self._end()
+            self._deliver(TimedOut(missing, 1, ""))
+        elif not self._taken_in:
+            self._deliver(Waiting(missing, 1, "", max(0.0, seconds_left)))

@@ -1,0 +1,91 @@
+"""Answers one rank's PMI-1 requests on its socket; barriers go through the group."""
+
+import socket
+from collections.abc import Callable, Mapping
+
+from paceline.rendezvous.framing import LineSplitter
+from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.pmi import MAX_LINE_BYTES, PmiSession
+
+
+class PmiService:
+    """A `PmiSession` on a socket.
+
+    Args:
+        loop: The loop.
+        connection: This process's end of the socket that the rank hands to MPI; owned from now on.
+        session: The conversation.
+        on_barrier: Called with the rank's new keys when it enters a barrier; answer with `release`.
+        on_fault: Called with the reason when the rank says something that is not PMI-1.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        connection: socket.socket,
+        session: PmiSession,
+        on_barrier: Callable[[dict[str, str]], None],
+        on_fault: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._connection = connection
+        self._session = session
+        self._on_barrier = on_barrier
+        self._on_fault = on_fault
+        self._lines = LineSplitter(MAX_LINE_BYTES)
+        self._spoke = False
+        self._open = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether MPI was used and has been shut down."""
+        return self._session.finished
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether MPI was started and may still ask something."""
+        return self._open and self._spoke and not self._session.finished
+
+    def start(self) -> None:
+        """Begins to answer."""
+        self._loop.watch(self._connection, self._ready)
+
+    def release(self, keys: Mapping[str, str]) -> None:
+        """All ranks are in the barrier, with these keys in total."""
+        if self._session.waiting:
+            self._reply(self._session.release(keys))
+
+    def _ready(self, _readable: bool, _writable: bool) -> None:
+        try:
+            data = self._connection.recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            self._close()
+            return
+        self._spoke = True
+        try:
+            for line in self._lines.feed(data):
+                self._answer(line.decode("ascii"))
+        except (ValueError, KeyError) as fault:
+            self._close()
+            self._on_fault(f"sent something on its PMI socket that MPICH does not send: {fault}")
+
+    def _answer(self, line: str) -> None:
+        reply = self._session.answer(line)
+        if reply is not None:
+            self._reply(reply)
+        elif self._session.waiting:
+            self._on_barrier(dict(self._session.pending))
+
+    def _reply(self, text: str) -> None:
+        try:
+            self._connection.sendall(text.encode("ascii"))
+        except OSError:
+            self._close()
+
+    def _close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.forget(self._connection)
+            self._connection.close()

@@ -1,0 +1,61 @@
+"""The sentences that a watchdog prints or has its worker raise. Pure."""
+
+from paceline.cluster import environment
+from paceline.rendezvous.messages import Ended, MissingRank, TimedOut, Waiting
+
+FIRST_WAITING_LINE_SECONDS = 2.0
+WAITING_LINE_INTERVAL_SECONDS = 10.0
+
+
+def waiting_line(rank: int, world_size: int, waiting: Waiting) -> str:
+    """The line that says whom `rank` waits for.
+
+    >>> missing = (MissingRank(1, "127.0.0.1:2223", "connection refused: not started?"),)
+    >>> waiting_line(0, 2, Waiting(missing, 1, "", 290.4))
+    'paceline: rank 0 waits for 1 of 2: rank 1 at 127.0.0.1:2223 (connection refused: not started?) - 290 s left'
+    """
+    named = ", ".join(f"rank {one.rank} at {one.address} ({one.reason})" for one in waiting.missing)
+    more = _more(waiting.missing, waiting.num_missing)
+    note = f" ({waiting.note})" if waiting.note else ""
+    return one_line(
+        f"paceline: rank {rank} waits for {waiting.num_missing} of {world_size}: {named}{more}"
+        f" - {waiting.seconds_left:.0f} s left{note}"
+    )
+
+
+def timeout_message(rank: int, world_size: int, start_timeout_seconds: float, timed_out: TimedOut) -> str:
+    """Why `rank` gives up, with each missing rank, its address and the reason."""
+    named = "".join(f"\n  rank {one.rank} at {one.address}: {one.reason}" for one in timed_out.missing)
+    note = f"\n({timed_out.note}.)" if timed_out.note else ""
+    return (
+        f"rank {rank} waited {start_timeout_seconds:g} s for {timed_out.num_missing} of {world_size} ranks that did not "
+        f"come:{named}{_more(timed_out.missing, timed_out.num_missing)}{note}\nStart every rank with the same `cluster` "
+        f"in TF_CONFIG and its own `task`; {environment.START_TIMEOUT} sets how many seconds to wait."
+    )
+
+
+def formation_ended_message(ended: Ended) -> str:
+    """Why the group could not form, when a rank that had joined was lost."""
+    return one_line(f"the group could not form, because {_subject(ended)} {ended.reason}")
+
+
+def ending_line(rank: int, hostname: str, ended: Ended) -> str:
+    """The line that a rank's terminal shows before its worker is stopped.
+
+    >>> ending_line(0, "a", Ended(1, "b:2222", "b", "failed: ZeroDivisionError: division by zero"))
+    'paceline: rank 0 (a) ends, because rank 1 (b, b:2222) failed: ZeroDivisionError: division by zero'
+    """
+    return one_line(f"paceline: rank {rank} ({hostname}) ends, because {_subject(ended)} {ended.reason}")
+
+
+def one_line(text: str) -> str:
+    """`text` with everything that moves a terminal's cursor made harmless; some of it came over the network."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _subject(ended: Ended) -> str:
+    return f"rank {ended.rank} ({ended.hostname}, {ended.address})"
+
+
+def _more(missing: tuple[MissingRank, ...], num_missing: int) -> str:
+    return f" and {num_missing - len(missing)} more" if num_missing > len(missing) else ""

@@ -1,0 +1,55 @@
+"""What all synchronous Paceline strategies share: a public `tf.distribute.Strategy` over the one engine."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.comm.world import World
+from paceline.strategy.extended import PacelineExtended
+
+
+def local_device(world: World) -> str:
+    """The device of this rank: the GPU that the launcher left visible, else the CPU."""
+    del world  # CUDA_VISIBLE_DEVICES was narrowed to one GPU per worker
+    return "/gpu:0" if tf.config.list_physical_devices("GPU") else "/cpu:0"
+
+
+class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow is untyped
+    """Every replica computes its rows of the global batch; gradients are summed; all replicas stay equal.
+
+    Args:
+        world: This process's place in the job.
+        device: This rank's device.
+        broadcast_new_variables: See `PacelineExtended`.
+    """
+
+    def __init__(self, world: World, device: str, *, broadcast_new_variables: bool = True) -> None:
+        super().__init__(PacelineExtended(self, device, world, broadcast_new_variables=broadcast_new_variables))
+        self._world = world
+        named_strategies.append(type(self).__name__)
+
+    @property
+    def world(self) -> World:
+        """This process's place in the job."""
+        return self._world
+
+    @property
+    def cluster_resolver(self) -> Any:
+        """A `tf.distribute.cluster_resolver.ClusterResolver` with `task_type`, `task_id` and `cluster_spec()`.
+
+        None in a process that is alone, as in `tf.distribute`'s single-worker strategies.
+        """
+        place = self._world.place
+        if place is None:
+            return None
+        cluster, task = place
+        return tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(cluster.as_dict()),
+            task_type=task.type,
+            task_id=task.index,
+            num_accelerators={"GPU": len(tf.config.list_physical_devices("GPU"))},
+        )
+
+
+named_strategies: list[str] = []
+"""The classes of the strategies made so far: a script that named one gets no strategy by itself."""

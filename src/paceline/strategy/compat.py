@@ -1,0 +1,28 @@
+"""Every private name of TensorFlow that Paceline uses, why, and a check at import that it is there.
+
+Nothing else in Paceline may import `tensorflow.python`. Tested with TensorFlow 2.21; when an import below fails on a
+newer one, this is the only file to mend.
+
+| name | why there is no public way |
+|---|---|
+| `one_device_strategy.OneDeviceExtended` | a `tf.distribute.Strategy` is its `extended`; this one keeps one device |
+| `distribute_lib.ReplicaContext` | what `tf.distribute.get_replica_context()` answers inside `strategy.run` |
+| `distribute_lib.InputContext`, `ValueContext` | public as types, made by strategies only |
+| `resource_variable_ops.ResourceVariable` | a variable made past all creator scopes (the token of the collectives) |
+| `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
+"""
+
+try:
+    from tensorflow.python.distribute.distribute_lib import ReplicaContext
+    from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
+    from tensorflow.python.framework.ops import get_default_graph
+    from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+except ImportError as fault:
+    import tensorflow as tf
+
+    raise ImportError(
+        f"Paceline does not know TensorFlow {tf.__version__}: a name that its strategies are built on is gone "
+        f"({fault}). Install a TensorFlow that Paceline supports (2.17 to 2.21), or a newer Paceline."
+    ) from fault
+
+__all__ = ["OneDeviceExtended", "ReplicaContext", "ResourceVariable", "get_default_graph"]

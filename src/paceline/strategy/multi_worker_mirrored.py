@@ -1,0 +1,102 @@
+"""`MultiWorkerMirroredStrategy`: synchronous training over the processes that TF_CONFIG or a launcher names."""
+
+import logging
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.cluster.own_address import check_own_address
+from paceline.cluster.spec import ClusterSpec, Task
+from paceline.cluster.start_timeout import start_timeout_seconds
+from paceline.cluster.tf_config import parse_tf_config, read_tf_config
+from paceline.comm.world import World, current_world, join_world
+from paceline.strategy.base import SynchronousStrategy, local_device
+from paceline.strategy.versions import versions
+
+_LOGGER = logging.getLogger("paceline")
+
+
+class MultiWorkerMirroredStrategy(SynchronousStrategy):
+    """Trains one model on many processes in step; drop-in for `tf.distribute.MultiWorkerMirroredStrategy`.
+
+        strategy = paceline.MultiWorkerMirroredStrategy()
+        with strategy.scope():
+            model = build_and_compile()
+        model.fit(dataset_of_global_batches, epochs=3)
+
+    Under `paceline run` it spans the launched world. In a process started by hand it reads TF_CONFIG, waits for the
+    other tasks (collective), and spans them. Without either it trains alone.
+
+    Args:
+        cluster_resolver: A `tf.distribute.cluster_resolver.ClusterResolver` to use in place of TF_CONFIG.
+        communication_options: A `tf.distribute.experimental.CommunicationOptions`. Accepted for compatibility: on
+            CPUs Paceline talks through MPI and shared memory, whatever implementation is named.
+
+    Raises:
+        ConfigurationError: TF_CONFIG is wrong; the message names every fault.
+        StartTimeoutError: some task never came.
+    """
+
+    def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
+        del communication_options
+        world = _world_of(cluster_resolver)
+        super().__init__(world, local_device(world))
+
+
+class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy):
+    """Drop-in for `tf.distribute.experimental.MultiWorkerMirroredStrategy`, whose arguments are named otherwise.
+
+    Args:
+        communication: A `tf.distribute.experimental.CollectiveCommunication`; accepted for compatibility.
+        cluster_resolver: As in `MultiWorkerMirroredStrategy`.
+    """
+
+    def __init__(self, communication: Any = None, cluster_resolver: Any = None) -> None:
+        super().__init__(cluster_resolver=cluster_resolver, communication_options=communication)
+
+
+def _world_of(cluster_resolver: Any) -> World:
+    world = current_world()
+    if world.launched or world.size > 1:
+        _warn_of_other_config(world)
+        return world
+    place = read_tf_config(os.environ) if cluster_resolver is None else _place_of(cluster_resolver)
+    if place is None:
+        _LOGGER.warning(
+            "no TF_CONFIG and no launcher: this process trains alone. Start the script with "
+            "`paceline run --workers N`, or set TF_CONFIG on every node before the strategy is made."
+        )
+        return world
+    cluster, task = place
+    if cluster.world_size == 1:
+        return world
+    check_own_address(cluster.address_of(task))
+    return join_world(cluster, task, start_timeout_seconds(os.environ), versions())
+
+
+def _place_of(cluster_resolver: Any) -> tuple[ClusterSpec, Task] | None:
+    """The cluster and task that a TensorFlow cluster resolver names, checked like TF_CONFIG."""
+    import json
+
+    cluster = cluster_resolver.cluster_spec().as_dict()
+    if not cluster:
+        return None
+    task = {"type": cluster_resolver.task_type, "index": cluster_resolver.task_id}
+    return parse_tf_config(json.dumps({"cluster": cluster, "task": task}))
+
+
+def _warn_of_other_config(world: World) -> None:
+    """A TF_CONFIG that the script wrote itself (tutorials do) loses against the launcher's; said once."""
+    if not world.launched or world.place is None:
+        return
+    cluster, task = world.place
+    written = os.environ.get("TF_CONFIG")
+    if written and written != cluster.to_tf_config(task):
+        os.environ["TF_CONFIG"] = cluster.to_tf_config(task)
+        if world.rank == 0:
+            _LOGGER.warning(
+                "the script sets its own TF_CONFIG, but this process was started by `paceline run`: the launcher's "
+                "%d workers are used and the script's TF_CONFIG is ignored.",
+                world.size,
+            )

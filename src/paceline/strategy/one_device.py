@@ -1,0 +1,22 @@
+"""`OneDeviceStrategy`: one process, one device; under `paceline run`, the whole world."""
+
+from paceline.comm.world import current_world
+from paceline.strategy.base import SynchronousStrategy
+
+
+class OneDeviceStrategy(SynchronousStrategy):
+    """Trains on one device; drop-in for `tf.distribute.OneDeviceStrategy`.
+
+    >>> strategy = OneDeviceStrategy("/cpu:0")
+    >>> strategy.num_replicas_in_sync
+    1
+
+    Under `paceline run --workers N` each of the N workers trains on its own device of this kind, and the strategy
+    spans them all.
+
+    Args:
+        device: E.g. ``"/cpu:0"`` or ``"/gpu:0"``.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__(current_world(), device)

@@ -1,0 +1,37 @@
+"""A process that should be several: replacing it with `paceline run` of the same command line."""
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+
+def relaunch_over(workers: int) -> NoReturn:
+    """Replaces this process with `paceline run --workers N` of the same script and arguments.
+
+    Args:
+        workers: How many processes are needed.
+
+    Raises:
+        RuntimeError: `__main__` is no script file (a notebook, an interactive shell, pytest).
+    """
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    in_notebook = "ipykernel" in sys.modules
+    under_test = "pytest" in sys.modules or "unittest" in Path(sys.argv[0]).name
+    if script is None or in_notebook or under_test or not Path(script).is_file():
+        raise RuntimeError(
+            f"MirroredStrategy over {workers} devices needs {workers} processes, and this one (a notebook, an "
+            "interactive shell or a test) cannot replace itself. Put the training into a function and call "
+            f"paceline.launch(function, workers={workers}), or run a script with `paceline run --workers {workers}`."
+        )
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    target = ["-m", spec.name.removesuffix(".__main__")] if spec is not None else [script]
+    command = [sys.executable, "-m", "paceline", "run", "--workers", str(workers), *target, *sys.argv[1:]]
+    print(  # noqa: T201  # said to the user of a script, before any logging of theirs can be configured
+        f"paceline: MirroredStrategy over {workers} devices: starting over as "
+        f"`paceline run --workers {workers} {' '.join([*target, *sys.argv[1:]])}`",
+        file=sys.stderr,
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, command)
