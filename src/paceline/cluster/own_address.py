@@ -1,8 +1,8 @@
-"""Whether this process can serve its own address in TF_CONFIG, asked before anything waits. I/O: binds, resolves.
+"""Whether this process can serve its own address in TF_CONFIG, asked before anything waits. Does I/O.
 
-Refused is what TensorFlow would fail on too: a port that cannot be opened. A host that is none of this machine's is
-only warned about, because TensorFlow never looks at it, and it may be right: behind NAT or a Kubernetes service the
-name belongs to no interface of the container, and a pod's own name may not resolve before the pod is ready.
+Refused is what TensorFlow would fail on too: a port that cannot be opened. A host that is not this machine is
+only warned about. It may be right: behind NAT or a Kubernetes service the name belongs to no interface of the
+container, and a pod's own name may not resolve before the pod is ready.
 
 Nothing here takes a second: a name server or a process table that does not answer in time is not waited for.
 """
@@ -40,8 +40,8 @@ class _Endpoint:
         """The `errno` of listening on this endpoint, 0 if that would work."""
         try:
             with socket.socket(self.family, socket.SOCK_STREAM) as probe:
-                # Connections that an earlier run left in TIME_WAIT do not stop a server, so they must not stop us;
-                # a listener still does. Without listen() no peer can take the probe for the real server.
+                # Connections that an earlier run left in TIME_WAIT do not stop a server, so they must not
+                # stop us; a listener still does. No listen(): no peer may take the probe for the real server.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((self.host, port, *self.scope))
         except OSError as fault:
@@ -53,9 +53,9 @@ _EVERY_INTERFACE = _Endpoint(socket.AF_INET, "")
 
 
 def check_own_address(address: Address) -> None:
-    """Refuses an own `address` whose port cannot be opened; warns if its host does not seem to be this machine.
+    """Refuses an own `address` whose port cannot be opened; warns if its host seems not to be this machine.
 
-    The port is tried on the machine's addresses that the host stands for, or on all interfaces if there is none.
+    The port is tried on the addresses of this machine that the host stands for; if none, on all interfaces.
 
     Raises:
         ConfigurationError: the port is taken (tells by whom, where that can be seen), or needs privileges.
@@ -68,13 +68,13 @@ def check_own_address(address: Address) -> None:
             raise ConfigurationError(_taken(address))
         if error == errno.EACCES:
             raise ConfigurationError(
-                f"TF_CONFIG gives this process the address {address}, but port {address.port} needs privileges that "
-                f"this process does not have; give its task a port from 1024 on, in the TF_CONFIG of every process."
+                f"TF_CONFIG gives this process the address {address}, but opening port {address.port} needs "
+                f"privileges; give its task a port from 1024 on in the TF_CONFIG of every process."
             )
     if not own:
         _logger.warning(
-            "TF_CONFIG gives this process the address %s, but %s. This is right behind NAT or a Kubernetes service; "
-            "otherwise correct the host, or task.index if the address is another machine's.",
+            "TF_CONFIG gives this process the address %s, but %s. This is right behind NAT or a Kubernetes "
+            "service; otherwise correct the host, or task.index if the address is another machine's.",
             address,
             _doubt(address.host, found),
         )
@@ -107,14 +107,14 @@ def _doubt(host: str, found: Sequence[_Endpoint] | OSError | None) -> str:
 def _taken(address: Address) -> str:
     holder = _within(HOLDER_LIMIT_SECONDS, lambda: _holder(address.port)) or "another process"
     return (
-        f"TF_CONFIG gives this process the address {address}, but port {address.port} is already taken by {holder}; "
-        f"if that is another worker of this job, two processes have the same task.index, otherwise end it or give "
-        f"this task a free port in the TF_CONFIG of every process."
+        f"TF_CONFIG gives this process the address {address}, but port {address.port} is already taken by "
+        f"{holder}; if that is another worker of this job, two processes have the same task.index, otherwise "
+        f"end it, or give this task a free port in the TF_CONFIG of every process."
     )
 
 
 def _holder(port: int) -> str | None:
-    """The process that has `port` open, in words; None where the system does not tell (another user's process)."""
+    """The process that has `port` open, in words; None where the system does not tell (another user's)."""
     try:
         holders = [
             (connection.status != psutil.CONN_LISTEN, connection.pid)
@@ -132,7 +132,7 @@ def _holder(port: int) -> str | None:
 
 
 def _within(limit_seconds: float, ask: Callable[[], _Answer]) -> _Answer | None:
-    """What `ask` returns, or None if that takes longer; a thread, since the resolver can be asked no other way."""
+    """What `ask` returns, or None if that takes longer; in a thread, for the resolver has no limit."""
     answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
     threading.Thread(target=lambda: answers.put(ask()), name="paceline-own-address", daemon=True).start()
     try:

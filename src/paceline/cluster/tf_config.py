@@ -1,10 +1,10 @@
 """TF_CONFIG, TensorFlow's own contract, read into a `ClusterSpec` and this process's `Task`. Pure.
 
-What TensorFlow accepts and can train with is accepted and means the same (see its ``TFConfigClusterResolver`` and
-``multi_worker_util``): a `chief` comes before the workers and may be alone, an index may be a string of digits,
-tasks may be a map from index to address, other keys are ignored. What it accepts to its users' harm is refused:
-it trains alone where `cluster` is missing, waits for ever for an address that is listed twice, reads the indices
-1.5 and `true` as 1, and counts -1 from the end. All faults are told together.
+What TensorFlow accepts and can train with is accepted and means the same (see its ``TFConfigClusterResolver``
+and ``multi_worker_util``): a `chief` comes before the workers and may be alone, an index may be a string of
+digits, tasks may be a map from index to address, other keys are ignored. What it accepts to its users' harm
+is refused: it trains alone where `cluster` is missing, reads the indices 1.5 and `true` as 1, and is silent
+about an address that is listed twice. All faults are told together.
 
 The two halves are read by ``tf_config_cluster.py`` and ``tf_config_task.py``.
 """
@@ -42,7 +42,8 @@ def read_tf_config(variables: Mapping[str, str]) -> tuple[ClusterSpec, Task] | N
 def parse_tf_config(text: str) -> tuple[ClusterSpec, Task]:
     """The cluster and the own task in the `text` of TF_CONFIG.
 
-    >>> spec, task = parse_tf_config('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}')
+    >>> text = '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'
+    >>> spec, task = parse_tf_config(text)
     >>> spec.world_size, str(task)
     (1, 'worker 0')
 

@@ -17,7 +17,7 @@ Tasks = tuple[Address | None, ...]
 
 
 def read_cluster(value: object, faults: FaultList) -> Mapping[str, Tasks | None]:
-    """The tasks of each type that `value` names (None for a type whose list cannot be read); adds to `faults`."""
+    """The tasks of each type that `value` names; None for a type that cannot be read. Adds to `faults`."""
     if not isinstance(value, JsonObject) or not value:
         received = "nothing" if value is None else shown(value)
         faults.add("cluster", received, "an object with the addresses of each task type", f"add {_EXAMPLE}")

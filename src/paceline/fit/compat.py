@@ -7,7 +7,9 @@ one, this file says which.
 |---|---|
 | `losses.loss` (module) | its `scale_…`, `unscale_loss_for_distribution`, `reduce_values`, `apply_mask` fix the loss's denominator |
 | `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter an optimizer, before clipping and accumulation |
+| `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
 | `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
+| `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |
 | `TensorFlowTrainer._get_metrics_result_or_logs` | where `fit` and `evaluate` read metrics |
 | `backend.tensorflow.trainer.reduce_per_replica` | where `predict` puts the replicas' outputs together |
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
@@ -34,9 +36,9 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
             "squeeze_or_expand_to_same_rank",
         ),
     ),
-    (BaseOptimizer, ("apply",)),
+    (BaseOptimizer, ("apply", "build")),
     (LossScaleOptimizer, ("apply",)),
-    (TensorFlowTrainer, ("__init__", "fit", "_get_metrics_result_or_logs", "distribute_strategy")),
+    (TensorFlowTrainer, ("__init__", "fit", "_maybe_symbolic_build", "_symbolic_build", "_get_metrics_result_or_logs", "distribute_strategy")),
     (trainer_module, ("reduce_per_replica", "TFEpochIterator")),
 )
 

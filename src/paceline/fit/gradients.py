@@ -16,8 +16,25 @@ import tensorflow as tf
 
 from paceline.comm.world import current_world
 from paceline.fit.replica import current_replica
+from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.graph_collectives import GraphCollectives
 
 Function = Callable[..., Any]
+
+
+def built(keras_build: Function) -> Function:
+    """Keras's `optimizer.build` for an optimizer that may have been made outside the strategy's scope.
+
+    Such an optimizer remembers TensorFlow's default strategy, which refuses to make its slots inside another one.
+    """
+
+    def build(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = tf.distribute.get_strategy()
+        if isinstance(strategy, SynchronousStrategy) and hasattr(self, "_distribution_strategy"):
+            self._distribution_strategy = strategy
+        return keras_build(self, *args, **kwargs)
+
+    return build
 
 
 def applied(keras_apply: Function) -> Function:
@@ -30,17 +47,7 @@ def applied(keras_apply: Function) -> Function:
             return keras_apply(self, grads, trainable_variables)
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
-        if hasattr(self, "_distribution_strategy"):
-            # An optimizer made outside the scope remembers TensorFlow's default strategy.
-            self._distribution_strategy = replica.strategy
-        gradients = list(grads)
-        present = [index for index, gradient in enumerate(gradients) if gradient is not None]
-        # Dense: the sum of sparse gradients over ranks touches rows that this rank does not know.
-        totals = replica.strategy.extended.collectives.all_reduce(
-            [tf.convert_to_tensor(gradients[index]) for index in present]
-        )
-        for index, total in zip(present, totals, strict=True):
-            gradients[index] = total
+        gradients = _summed_over_ranks(list(grads), replica.strategy.extended.collectives)
         replica.gradients_are_reduced = True
         try:
             return keras_apply(self, gradients, trainable_variables)
@@ -48,6 +55,30 @@ def applied(keras_apply: Function) -> Function:
             replica.gradients_are_reduced = False
 
     return apply
+
+
+def _summed_over_ranks(gradients: list[Any], collectives: GraphCollectives) -> list[Any]:
+    """The gradients of the global batch: dense ones in one message, sparse ones by the rows that they touch.
+
+    A sparse gradient of the global batch is the ranks' rows one after the other: exactly what one worker would have
+    handed to the optimizer, repeated indices included, which not all optimizers treat like their sum.
+    """
+    dense = [
+        index
+        for index, gradient in enumerate(gradients)
+        if gradient is not None and not isinstance(gradient, tf.IndexedSlices)
+    ]
+    totals = collectives.all_reduce([gradients[index] for index in dense]) if dense else []
+    for index, total in zip(dense, totals, strict=True):
+        gradients[index] = total
+    for index, gradient in enumerate(gradients):
+        if isinstance(gradient, tf.IndexedSlices):
+            gradients[index] = tf.IndexedSlices(
+                values=collectives.all_gather(gradient.values),
+                indices=collectives.all_gather(gradient.indices),
+                dense_shape=gradient.dense_shape,
+            )
+    return gradients
 
 
 def _refuse_lonely_step() -> None:

@@ -26,7 +26,7 @@ def _install(keras: ModuleType) -> None:
             "Set KERAS_BACKEND=tensorflow before keras is imported."
         )
     _installed = True
-    from paceline.fit import compat, epochs, gradients, losses, metrics, predictions, runs, strategies
+    from paceline.fit import building, compat, epochs, gradients, losses, metrics, predictions, runs, strategies
 
     compat.check()
     loss = compat.loss_module
@@ -36,9 +36,11 @@ def _install(keras: ModuleType) -> None:
     _replace(loss, "apply_mask", losses.masked)
     for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
         _replace(optimizer, "apply", gradients.applied)
+    _replace(compat.BaseOptimizer, "build", gradients.built)
     trainer = compat.TensorFlowTrainer
     _replace(trainer, "__init__", strategies.initialised)
     _replace(trainer, "_get_metrics_result_or_logs", metrics.combined)
+    _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
     _replace(trainer, "fit", runs.started_together)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))

@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 
 def started_together(keras_fit: Function) -> Function:
-    """Keras's `fit` from the chief's weights. Collective."""
+    """Keras's `fit`, which shares the chief's values once, where the model is built. Collective."""
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = paceline_strategy_of(self)
@@ -27,9 +27,12 @@ def started_together(keras_fit: Function) -> Function:
                 )
             with world.training_alone():
                 return keras_fit(self, *args, **kwargs)
-        if world.size > 1:
-            share_chiefs_values(self, strategy)
-        return keras_fit(self, *args, **kwargs)
+        object.__setattr__(self, "_paceline_in_fit", True)
+        object.__setattr__(self, "_paceline_shared", False)
+        try:
+            return keras_fit(self, *args, **kwargs)
+        finally:
+            object.__setattr__(self, "_paceline_in_fit", False)
 
     return fit
 
@@ -52,14 +55,3 @@ def quiet_on_followers(keras_method: Function, verbose_position: int) -> Functio
         return keras_method(self, *args, **kwargs)
 
     return method
-
-
-def share_chiefs_values(model: Any, strategy: Any) -> None:
-    """Gives all weights, and the optimizer's state as far as it exists, the chief's values. Collective."""
-    variables = list(model.variables) if model.built else []
-    if model.optimizer is not None:
-        variables += list(model.optimizer.variables)
-    unique = list({id(variable): variable for variable in variables}.values())
-    values = strategy.world.communicator.broadcast([variable.numpy() for variable in unique])
-    for variable, value in zip(unique, values, strict=True):
-        variable.assign(value)

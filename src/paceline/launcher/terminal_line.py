@@ -79,8 +79,8 @@ class TerminalLine:
 
     def _show(self, text: str) -> list[StyledLine]:
         self._unread = ""
-        unfinished = _UNFINISHED_ESCAPE.search(text, max(0, text.rfind("\x1b") - 1))
-        if unfinished and len(text) - unfinished.start() <= _MAX_ESCAPE_CHARACTERS:
+        unfinished = _UNFINISHED_ESCAPE.search(text, max(0, len(text) - _MAX_ESCAPE_CHARACTERS))
+        if unfinished:
             self._unread = unfinished.group()
             text = text[: unfinished.start()]
         lines: list[StyledLine] = []

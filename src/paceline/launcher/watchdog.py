@@ -1,11 +1,12 @@
-"""The process beside a worker that was started by hand: meets the other ranks' watchdogs, answers MPI, and watches.
+"""The process beside a worker that was started by hand: meets the other ranks' watchdogs, answers MPI, and
+watches.
 
     MEETING ──Stands──► STANDING ──Ended, or the worker failed──► ENDING ──worker gone──► exit
        │                   └──────────worker left──► LEFT ──nobody needs this process──► exit
        └── Denied, or the worker is gone ──► exit
 
-Run as ``python -m paceline.launcher.watchdog LINE_FD PMI_FD`` by `paceline.rendezvous.by_hand`, never by a person. It
-imports no TensorFlow and no MPI, so that it is there before the worker notices.
+Run as ``python -m paceline.launcher.watchdog LINE_FD PMI_FD`` by `paceline.rendezvous.by_hand`, never by a
+person. It imports no TensorFlow and no MPI, so that it is there before the worker notices.
 """
 
 import enum
@@ -17,6 +18,7 @@ import traceback
 from collections.abc import Callable
 
 from paceline.errors import ConfigurationError
+from paceline.launcher.own_worker import KILL_AFTER_SECONDS, OwnWorker
 from paceline.rendezvous import order as orders
 from paceline.rendezvous import wording
 from paceline.rendezvous.channel import MAX_MESSAGE_BYTES, Failed, Finishing
@@ -44,10 +46,10 @@ from paceline.rendezvous.pmi import PmiSession
 from paceline.rendezvous.pmi_service import PmiService
 from paceline.rendezvous.probing import Probes
 
-KILL_AFTER_SECONDS = 2.0
 _FAILED_WORKER_SECONDS = 5.0
 """A worker that failed ends by itself; one that hangs while it does is ended."""
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.5
+_HURRIED_POLL_SECONDS = 0.05
 _ORDER_SECONDS = 30.0
 
 
@@ -58,26 +60,6 @@ class State(enum.Enum):
     STANDING = enum.auto()
     ENDING = enum.auto()
     LEFT = enum.auto()
-
-
-class OwnWorker:
-    """The worker, which is this process's parent: so it is known to be alive, and never another process of its number.
-
-    Args:
-        pid: Its process number.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-
-    def is_alive(self) -> bool:
-        """Whether it still runs: an orphan gets another parent at once."""
-        return os.getppid() == self._pid
-
-    def signal(self, number: signal.Signals) -> None:
-        """Sends it a signal if it is alive."""
-        if self.is_alive():
-            os.kill(self._pid, number)
 
 
 class Watchdog:
@@ -127,7 +109,7 @@ class Watchdog:
         finally:
             self._party.close()
 
-    # --- what the group says -------------------------------------------------------------------------------------
+    # --- what the group says
 
     def _hear(self, message: Message) -> None:
         match message:
@@ -183,7 +165,7 @@ class Watchdog:
         if self._waiting is not None:
             self._say(wording.waiting_line(self._order.rank, len(self._order.addresses), self._waiting))
 
-    # --- what the worker says ------------------------------------------------------------------------------------
+    # --- what the worker says
 
     def _read_line(self, _readable: bool, _writable: bool) -> None:
         try:
@@ -234,11 +216,11 @@ class Watchdog:
             self._party.send(WorkerLost("died without a word (killed, or crashed outside Python)"))
             self._end_worker(KILL_AFTER_SECONDS)
 
-    # --- time ----------------------------------------------------------------------------------------------------
+    # --- time
 
     def _poll(self) -> None:
-        hurry = self._state in (State.ENDING, State.LEFT)
-        self._loop.call_later(_POLL_SECONDS if hurry else 10 * _POLL_SECONDS, self._poll)
+        ending = self._state in (State.ENDING, State.LEFT)
+        self._loop.call_later(_HURRIED_POLL_SECONDS if ending else _POLL_SECONDS, self._poll)
         if not self._worker.is_alive():
             self._worker_gone()
             self._loop.stop()
@@ -249,19 +231,14 @@ class Watchdog:
         return self._party.is_needed() or (self._pmi is not None and self._pmi.is_needed)
 
     def _end_worker(self, grace_seconds: float) -> None:
-        """Ends the worker: after `grace_seconds` SIGTERM, and SIGKILL when that is not heeded either."""
         self._state = State.ENDING
-        self._loop.call_later(grace_seconds, lambda: self._worker.signal(signal.SIGTERM))
-        self._loop.call_later(grace_seconds + KILL_AFTER_SECONDS, lambda: self._worker.signal(signal.SIGKILL))
-        self._loop.call_later(grace_seconds + 2 * KILL_AFTER_SECONDS, self._give_up)
-        self._loop.call_later(0.0, self._poll)
+        self._worker.end(self._loop, grace_seconds, self._give_up)
 
     def _give_up(self) -> None:
-        if self._worker.is_alive():
-            self._say(
-                "paceline: this rank's process cannot be ended; if it is process 1 of a container, "
-                "start the container with an init process (docker run --init)"
-            )
+        self._say(
+            "paceline: this rank's process cannot be ended; if it is process 1 of a container, "
+            "start the container with an init process (docker run --init)"
+        )
         self._loop.stop()
 
 
@@ -296,7 +273,7 @@ def main(arguments: list[str]) -> None:
     except Exception:
         # Peers take this rank for dead now, so it must not wait in a collective for ever.
         say(f"paceline: the watchdog of rank {order.rank} failed, so the rank ends\n{traceback.format_exc()}")
-        worker.signal(signal.SIGKILL)
+        worker.kill()
 
 
 def say(text: str) -> None:

@@ -1,4 +1,5 @@
-"""The worker's side of a job that was started by hand, one process per terminal, with TF_CONFIG and no launcher.
+"""The worker's side of a job that was started by hand, one process per terminal, with TF_CONFIG and no
+launcher.
 
     this process                      its watchdog (a child)                       the other ranks' watchdogs
       │ join_by_hand ── Order ──────────► │ takes this rank's port, meets ◄──────────► │
@@ -7,12 +8,14 @@
       │ training                          │ ◄── heartbeats ──────────────────────────► │
       │ leave ──────────────────────────► │ ── Leaving ──────────────────────────────► │
 
-The watchdog is another process because it must answer while this one holds the interpreter lock (`MPI_Init`, kernels),
-and it must be able to end this one when a peer dies: MPI waits for dead peers for ever. It stops a worker with SIGTERM and,
-2 s later, SIGKILL, so the shell sees 143 or 137 as the exit code of a rank that ended because another one failed.
-It lives no longer than this process: their socket closes with it, whatever ends it.
+The watchdog is another process because it must answer while this one holds the interpreter lock (`MPI_Init`,
+kernels), and it must be able to end this one when a peer dies: MPI waits for dead peers for ever. It stops a
+worker with SIGTERM and, 2 s later, SIGKILL, so the shell sees 143 or 137 as the exit code of a rank that
+ended because another one failed. It lives no longer than this process: their socket closes with it, whatever
+ends it.
 """
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -34,7 +37,8 @@ _WATCHDOG = "paceline.launcher.watchdog"
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """This process's place in a group that stands. Keep it: when its sockets close, the group takes this rank for dead.
+    """This process's place in a group that stands. Keep it: when its sockets close, the group takes this rank
+    for dead.
 
     Args:
         rank: This process's rank.
@@ -44,7 +48,8 @@ class Membership:
         seed: The chief's seed, the same on every rank.
         job_id: Random name of the job, the same on every rank.
         generation: Number of this life of the group.
-        pmi_socket: Where the watchdog answers PMI-1. Hand ``pmi_socket.detach()`` to MPI as ``PMI_FD``: MPI closes it.
+        pmi_socket: Where the watchdog answers PMI-1. Hand ``pmi_socket.detach()`` to MPI as ``PMI_FD``: MPI
+            closes it.
         line: Tells the watchdog `Failed` and `Finishing`.
     """
 
@@ -61,14 +66,14 @@ class Membership:
     _watchdog: "subprocess.Popen[bytes]"
 
     def leave(self) -> None:
-        """This rank owes the group nothing more: call it after the last collective (and `MPI_Finalize`), not before.
+        """This rank owes the group nothing more: call it after the last collective (and `MPI_Finalize`), not
+        before.
 
-        From then on the end of this process is no death, and a peer's death does not end this process. Does not block.
+        From then on the end of this process is no death, and a peer's death does not end this process. Does
+        not block.
         """
-        try:
+        with contextlib.suppress(OSError):  # the watchdog is gone: nobody is left to tell
             self._connection.sendall(encode(Left()))
-        except OSError:
-            pass
         self._watchdog.poll()
 
 
@@ -79,14 +84,16 @@ def join_by_hand(
     start_timeout_seconds: float,
     variables: Mapping[str, str] | None = None,
 ) -> Membership:
-    """Meets the other processes of `cluster`; returns when all are there. Every rank must call it, once; blocks.
+    """Meets the other processes of `cluster`; returns when all are there. Every rank must call it, once;
+    blocks.
 
     Args:
         cluster: The whole job, the same on every rank.
         task: This process.
         facts: What must be alike on every rank, and this rank's seed.
         start_timeout_seconds: How long to wait for the others.
-        variables: The environment (this process's without it). Read: PACELINE_SECRET_FILE, PACELINE_ALLOW_MISMATCH.
+        variables: The environment (this process's without it). Read: PACELINE_SECRET_FILE,
+            PACELINE_ALLOW_MISMATCH.
 
     Raises:
         StartTimeoutError: the group did not form: ranks are missing, or one that had come died.
@@ -134,7 +141,9 @@ def join_by_hand(
 
 
 def _start_watchdog(line: socket.socket, pmi: socket.socket) -> "subprocess.Popen[bytes]":
-    """A child in its own session, so that the terminal's Ctrl-C does not end it before it has told the others."""
+    """A child in its own session, so that the terminal's Ctrl-C does not end it before it has told the
+    others.
+    """
     return subprocess.Popen(
         # -P: without it, `-m` would let a `socket.py` in the user's folder replace the standard library's.
         [sys.executable, "-P", "-m", _WATCHDOG, str(line.fileno()), str(pmi.fileno())],
@@ -158,8 +167,8 @@ def _verdict(line: socket.socket, order: Order, watchdog: "subprocess.Popen[byte
             received = lines.feed(data)
     except OSError as fault:
         raise RuntimeError(
-            f"the watchdog of rank {order.rank} (process {watchdog.pid}, `python -m {_WATCHDOG}`) ended without a "
-            f"verdict ({fault}); its own message is on stderr."
+            f"the watchdog of rank {order.rank} (process {watchdog.pid}, `python -m {_WATCHDOG}`) "
+            f"ended without a verdict ({fault}); its own message is on stderr."
         ) from fault
     match decode(received[0]):
         case Granted() as granted:

@@ -1,4 +1,6 @@
-"""Rank 0's end of the group: serves the rendezvous at the chief's address, and carries out what `Group` decides."""
+"""Rank 0's end of the group: serves the rendezvous at the chief's address, and carries out what `Group`
+decides.
+"""
 
 import secrets
 from collections.abc import Mapping
@@ -53,19 +55,23 @@ class Chief(Party):
         )
 
     def start(self) -> None:
+        """Answers at the port and looks for the others."""
         self._listener.start(self._knock, self._group.foreign)
         self._carry_out(self._group.begin())
         self._tick()
 
     def send(self, message: Message) -> None:
+        """Tells the group something of rank 0."""
         if isinstance(message, WorkerLost | Leaving):
             self._listener.close()  # a next run on this port must not meet this one
         self._carry_out(self._group.receive(0, message))
 
     def is_needed(self) -> bool:
+        """Until every rank has left."""
         return self._group.phase is not Phase.OVER
 
     def close(self) -> None:
+        """Gives the port and the members back."""
         self._listener.close()
         finish_all(tuple(self._members.values()))
 

@@ -1,4 +1,6 @@
-"""One TCP connection of the rendezvous inside the loop: JSON objects in and out, never blocking, everything bounded."""
+"""One TCP connection of the rendezvous inside the loop: JSON objects in and out, never blocking, everything
+bounded.
+"""
 
 import socket
 import time
@@ -83,9 +85,11 @@ class Connection:
             self._on_closed(reason)
 
     def finish(self, until: float) -> None:
-        """Ends the connection once the peer has all that was sent, or at the time `until`. Blocks; for the very end.
+        """Ends the connection once the peer has all that was sent, or at the time `until`. Blocks; for the
+        very end.
 
-        Closing with unread bytes in the receive buffer would reset the connection, and the peer could lose our last
+        Closing with unread bytes in the receive buffer would reset the connection, and the peer could lose
+        our last
         message: so this end says "no more" and reads until the other does too.
         """
         if not self._open:
@@ -113,10 +117,9 @@ class Connection:
             sent = self._socket.send(self._unsent)
         except BlockingIOError:
             sent = 0
-        except OSError as fault:
-            self._unsent.clear()
-            self._loop.post(lambda: self.fail(f"the connection to it was lost ({fault.strerror})"))
-            return
+        except OSError:
+            # Reading will find the end, too, and before it the peer's last words: why it closed.
+            sent = len(self._unsent)
         del self._unsent[:sent]
         if len(self._unsent) > _MAX_UNSENT_BYTES:
             self._loop.post(lambda: self.fail("it does not take what is sent to it"))
@@ -148,7 +151,9 @@ class Connection:
 
 
 def notice_vanished_peers(connected: socket.socket) -> None:
-    """Lets the kernel find out within `SILENCE_LIMIT_SECONDS` that the other host is gone; sends small messages at once."""
+    """Lets the kernel find out within `SILENCE_LIMIT_SECONDS` that the other host is gone; sends small
+    messages at once.
+    """
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (

@@ -1,6 +1,7 @@
 """Reaching a rank at its address, and if not, saying why in the words that help: the part that blocks.
 
-A dial runs in a thread of its own (name lookup cannot be made non-blocking) and touches nothing that is shared.
+A dial runs in a thread of its own (name lookup cannot be made non-blocking) and touches nothing that is
+shared.
 """
 
 import errno
@@ -49,7 +50,8 @@ def dial(
 ) -> tuple[socket.socket, FrameSplitter, Identity]:
     """A connection to the process of this job that listens at `address`, who it is, and what it already sent.
 
-    Blocks for at most `patience_seconds` per address that the name has, plus as much for the handshake, plus the name's lookup.
+    Blocks for at most `patience_seconds` per address that the name has, plus as much for the handshake, plus
+    the name's lookup.
 
     Raises:
         UnreachableError: nobody of this job answered.
@@ -71,8 +73,9 @@ def _connect(address: Address, patience_seconds: float) -> socket.socket:
     except OSError as fault:
         raise UnreachableError(_reason_of(fault)) from fault
     if connected.getsockname() == connected.getpeername():
-        # Dialling a free port of this host, the kernel may choose that very port as the origin, and TCP connects the
-        # socket to itself. https://datatracker.ietf.org/doc/html/rfc9293#section-3.5 ("simultaneous open")
+        # Dialling a free port of this host, the kernel may choose that very port as the origin, and TCP
+        # connects the socket to itself. https://datatracker.ietf.org/doc/html/rfc9293#section-3.5
+        # ("simultaneous open")
         connected.close()
         raise UnreachableError(REFUSED)
     return connected

@@ -33,8 +33,9 @@ def frame(message: Mapping[str, object]) -> bytes:
 class FrameSplitter:
     """Collects received bytes and gives them back as whole JSON objects.
 
-    The limit is given at each `next_object`, not once: a stranger is allowed far less than a peer who has proved
-    that it knows the key, and both speak on one stream. A length beyond the limit is refused before its body is awaited.
+    The limit is given at each `next_object`, not once: a stranger is allowed far less than a peer who has
+    proved that it knows the key, and both speak on one stream. A length beyond the limit is refused before
+    its body is awaited.
     """
 
     def __init__(self) -> None:

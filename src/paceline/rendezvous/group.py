@@ -1,4 +1,5 @@
-"""The chief's picture of the group: who joined, whether it stands, and why it ends. Pure: events and times in, deliveries out.
+"""The chief's picture of the group: who joined, whether it stands, and why it ends. Pure: events and times
+in, deliveries out.
 
     WAITING ──all ranks joined──► STANDING ──all left, or one lost──► OVER
        └──── deadline passed, a rank lost, versions differ ────────────►┘
@@ -93,12 +94,12 @@ class Group:
         return self._stand_if_complete()
 
     def refusal(self, join: Join) -> Refused | None:
-        """Why the sender of `join` cannot be in this group, with the values of both sides; None when it can."""
+        """Why the sender of `join` cannot be in this group, with both sides' values; None when it can."""
         if join.world_size != self._chief.world_size or join.cluster_digest != self._chief.cluster_digest:
             return Refused(
-                f"rank {join.rank} has another cluster in TF_CONFIG than rank 0: world size {join.world_size} and "
-                f"description {join.cluster_digest}, on rank 0 {self._chief.world_size} and "
-                f"{self._chief.cluster_digest}. Expected the same `cluster` on every rank."
+                f"rank {join.rank} has another cluster in TF_CONFIG than rank 0: "
+                f"world size {join.world_size} and description {join.cluster_digest}, "
+                f"on rank 0 {self._chief.world_size} and {self._chief.cluster_digest}. Expected the same `cluster` on every rank."
             )
         if not 0 <= join.rank < len(self._addresses):
             return Refused(f"rank {join.rank} was received, expected 0 to {len(self._addresses) - 1}.")
@@ -112,13 +113,14 @@ class Group:
         differences = version_differences(join.rank, join.facts, self._chief.facts)
         if differences and not (join.allow_mismatch or self._chief.allow_mismatch):
             return Refused(
-                f"the ranks do not run the same programs: {'; '.join(differences)}. Install the same versions on "
-                f"every host, or set {ALLOW_MISMATCH}=1 to go on with different ones."
+                f"the ranks do not run the same programs: {'; '.join(differences)}. "
+                f"Install the same versions on every host, or set {ALLOW_MISMATCH}=1 to go on with these."
             )
         return None
 
     def refused(self, join: Join, refusal: Refused) -> Deliveries:
-        """`join` was refused with `refusal`. Differing versions end the start for all: waiting cannot heal them.
+        """`join` was refused with `refusal`. Differing versions end the start for all: waiting cannot heal
+        them.
 
         Another cluster or a second process of one rank may be another job's mistake, so these do not.
         """

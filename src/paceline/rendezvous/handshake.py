@@ -1,4 +1,5 @@
-"""Both ends prove that they know the job's key before anything else is believed. Pure: messages in, messages out.
+"""Both ends prove that they know the job's key before anything else is believed. Pure: messages in, messages
+out.
 
     initiator (dials)                            responder (listens)
       hello      {paceline, nonce}       ─────►
@@ -6,9 +7,10 @@
       proof      {proof as initiator}    ─────►
                                          ◄─────  Identity, and the conversation begins
 
-A proof is HMAC-SHA256 over the prover's role and both nonces. The role is inside, so a proof that is sent back to its
-maker (reflection) proves nothing, and the nonces are fresh, so a recorded one proves nothing either. An initiator that
-finds another key behind the responder's proof says so (`REJECTION`), so that both sides can name "another job".
+A proof is HMAC-SHA256 over the prover's role and both nonces. The role is inside, so a proof that is sent
+back to its maker (reflection) proves nothing, and the nonces are fresh, so a recorded one proves nothing
+either. An initiator that finds another key behind the responder's proof says so (`REJECTION`), so that both
+sides can name "another job".
 """
 
 import enum

@@ -1,7 +1,8 @@
-"""The key that tells this job's processes from all others: from the user's secret file, or from the cluster's description.
+"""The key that tells this job's processes from all others: from the user's secret file, or from the cluster's
+description.
 
-The second is no secret (whoever knows the cluster's addresses can derive it); it keeps jobs apart that meet by mistake.
-On a network with strangers, give every rank the same file in ``PACELINE_SECRET_FILE``.
+The second is no secret (whoever knows the cluster's addresses can derive it); it keeps jobs apart that meet
+by mistake. On a network with strangers, give every rank the same file in ``PACELINE_SECRET_FILE``.
 """
 
 import hashlib
@@ -38,20 +39,19 @@ def job_key(cluster: ClusterSpec, variables: Mapping[str, str]) -> bytes:
 def _secret(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            status = os.fstat(
-                file.fileno()
-            )  # of the file that is read, not of what may take its name meanwhile
+            status = os.fstat(file.fileno())  # of this file, not of one that takes its name meanwhile
             content = file.read(_MAX_SECRET_BYTES).strip()
     except OSError as fault:
         raise ConfigurationError(
-            f"{environment.SECRET_FILE} is {str(path)!r}, which cannot be read: {fault.strerror}. Expected a file "
-            "with the job's secret, the same on every rank."
+            f"{environment.SECRET_FILE} is {str(path)!r}, which cannot be read: {fault.strerror}. Expected a "
+            "file with the job's secret, the same on every rank."
         ) from fault
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 or status.st_uid != os.geteuid():
         raise ConfigurationError(
-            f"{environment.SECRET_FILE}: {str(path)!r} has the permissions {mode:03o} and the owner {status.st_uid}. "
-            f"Expected that only its owner, the user {os.geteuid()} who runs the job, can read it: `chmod 600 {path}`."
+            f"{environment.SECRET_FILE}: {str(path)!r} has the permissions {mode:03o} and the owner "
+            f"{status.st_uid}. Expected that only the user {os.geteuid()}, who runs the job, owns and can read it: "
+            f"`chmod 600 {path}`."
         )
     if not content:
         raise ConfigurationError(

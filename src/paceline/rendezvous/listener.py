@@ -1,7 +1,8 @@
 """A rank's own TF_CONFIG port: opened once, answered only to those who know the key.
 
-Strangers cost little and change nothing: a few hundred bytes and a few seconds each, at most `MAX_STRANGERS` at a time,
-and when more come the oldest goes. A real peer proves itself within milliseconds, so it is not the one that is evicted.
+Strangers cost little and change nothing: a few hundred bytes and a few seconds each, at most `MAX_STRANGERS`
+at a time, and when more come the oldest goes. A real peer proves itself within milliseconds, so it is not the
+one that is evicted.
 """
 
 import errno
@@ -32,9 +33,11 @@ OnForeign = Callable[[str], None]
 
 
 def open_port(address: Address) -> socket.socket:
-    """A listening socket for `address`: on the loopback interface when that is what it names, else on all interfaces.
+    """A listening socket for `address`: on the loopback interface when that is what it names, else on all
+    interfaces.
 
-    Not on what the host's own name resolves to: many systems map it to 127.0.1.1, where no other host can connect.
+    Not on what the host's own name resolves to: many systems map it to 127.0.1.1, where no other host can
+    connect.
 
     Raises:
         OSError: as `socket.bind` does, `EADDRINUSE` when the port is taken.
@@ -44,8 +47,8 @@ def open_port(address: Address) -> socket.socket:
         return _listen(address)
     except PermissionError as fault:
         raise ConfigurationError(
-            f"this user may not listen on port {address.port} of {address}, this rank's address in TF_CONFIG. "
-            "Expected a port from 1024 on."
+            f"this user may not listen on port {address.port} of {address}, this rank's address in "
+            "TF_CONFIG. Expected a port from 1024 on."
         ) from fault
 
 
@@ -73,8 +76,8 @@ class Listener:
         """Begins to answer.
 
         Args:
-            on_knock: Called with a peer's connection and the first message that it sends after it was told the
-                identity; without it such a peer is turned away.
+            on_knock: Called with a peer's connection and the first message that it sends after it was told
+                the identity; without it such a peer is turned away.
             on_foreign: Called with the host of a peer that has another key.
         """
         self._on_knock = on_knock or self._on_knock

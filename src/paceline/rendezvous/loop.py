@@ -1,8 +1,8 @@
 """A single-threaded event loop over sockets and timers: all that a watchdog needs of one.
 
-Why not asyncio: importing it takes twice as long as everything else the watchdog imports, and each start of a job
-waits for that. Threads are used only for calls that cannot be made non-blocking (name lookup); they hand their result to the loop
-with `post`.
+Why not asyncio: importing it takes twice as long as everything else the watchdog imports, and each start of a
+job waits for that. Threads are used only for calls that cannot be made non-blocking (name lookup); they hand
+their result to the loop with `post`.
 """
 
 import heapq
@@ -82,8 +82,8 @@ class Loop:
     def tick(self) -> None:
         """Waits for the next event and handles what is due.
 
-        Sockets come before timers: after a pause of this process, what peers sent meanwhile is read before anyone is
-        declared silent.
+        Sockets come before timers: after a pause of this process, what peers sent meanwhile is read before
+        anyone is declared silent.
         """
         patience = max(0.0, self._timers[0][0] - self.now()) if self._timers else None
         for key, events in self._selector.select(patience):

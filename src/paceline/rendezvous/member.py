@@ -1,4 +1,6 @@
-"""A rank's end of the group when it is not the chief: dials the chief until it is taken in, and notices when it is gone."""
+"""A rank's end of the group when it is not the chief: dials the chief until it is taken in, and notices when
+it is gone.
+"""
 
 import socket
 import threading
@@ -63,20 +65,24 @@ class Member(Party):
         self._reason = "no answer yet"
 
     def start(self) -> None:
+        """Holds the port and dials the chief."""
         self._listener.start()
         self._dial()
         self._tick()
 
     def send(self, message: Message) -> None:
+        """Tells the chief."""
         if self._chief is not None:
             self._chief.send(encode(message))
         if isinstance(message, WorkerLost | Leaving):
             self._end()
 
     def is_needed(self) -> bool:
+        """Never: nobody relies on a member."""
         return False
 
     def close(self) -> None:
+        """Gives the port and the chief back."""
         self._listener.close()
         if self._chief is not None:
             finish_all((self._chief,))

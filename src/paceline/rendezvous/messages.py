@@ -50,7 +50,7 @@ class MissingRank:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The group is not complete yet. `missing` names the first of `num_missing` ranks; `note` may be empty."""
+    """The group is not complete; `missing` names the first of `num_missing` ranks, `note` may be empty."""
 
     missing: tuple[MissingRank, ...]
     num_missing: int

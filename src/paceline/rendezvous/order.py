@@ -1,10 +1,12 @@
-"""What a worker and its own watchdog say to each other before the group stands, as JSON lines on their inherited socket.
+"""What a worker and its own watchdog say to each other beside `channel`'s messages. Values only.
 
-worker                                  watchdog
-  │ Order ──►                              │  whom to meet
-  │          ◄── Granted, or Denied        │  the verdict, exactly one
-  │ channel.py's messages ──►              │  the rank's life
-  │ Left ──►                               │  it owes the group nothing more: its end is no death
+JSON lines on the socket that the watchdog inherited; nothing here goes over the network.
+
+    worker                                  watchdog
+      │ Order ──►                              │  whom to meet
+      │          ◄── Granted, or Denied        │  the verdict, exactly one
+      │ channel.py's messages ──►              │  the rank's life
+      │ Left ──►                               │  it owes the group nothing more: its end is no death
 """
 
 import json

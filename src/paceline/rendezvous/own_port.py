@@ -27,8 +27,8 @@ def claim_own_port(order: Order) -> socket.socket:
         except OSError as fault:
             if fault.errno != errno.EADDRINUSE:
                 raise ConfigurationError(
-                    f"cannot listen on {address}, the address of rank {order.rank} in TF_CONFIG: {fault.strerror}. "
-                    "Expected an address of this host."
+                    f"cannot listen on {address}, the address of rank {order.rank} in TF_CONFIG: "
+                    f"{fault.strerror}. Expected an address of this host."
                 ) from fault
             if time.monotonic() >= patience_ends:
                 raise ConfigurationError(_taken(order)) from fault
@@ -42,9 +42,13 @@ def _taken(order: Order) -> str:
         connected, _, holder = dial(address, order.key_bytes, 0.5)
     except UnreachableError as fault:
         holder_words = "another Paceline job" if fault.reason == OTHER_JOB else "another program"
-        return f"the port of {where}, is taken by {holder_words}. End it, or give this rank another port on every rank."
+        return (
+            f"the port of {where}, is taken by {holder_words}. "
+            "End it, or give this rank another port in the TF_CONFIG of every rank."
+        )
     connected.close()
     return (
-        f"{where}, is held by rank {holder.rank} of this same job (its watchdog is process {holder.pid} on host "
-        f"{holder.hostname}). Expected every process to have its own `task` in TF_CONFIG, and each to be started once."
+        f"{where}, is held by rank {holder.rank} of this same job "
+        f"(its watchdog is process {holder.pid} on host {holder.hostname}). "
+        "Expected every process to have its own `task` in TF_CONFIG, and each to be started once."
     )

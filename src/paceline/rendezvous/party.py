@@ -1,4 +1,6 @@
-"""What a watchdog needs of the group, whichever end of it this rank is: the chief serves it, a member dials it."""
+"""What a watchdog needs of the group, whichever end of it this rank is: the chief serves it, a member dials
+it.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,7 +12,9 @@ Deliver = Callable[[Message], None]
 
 
 class Party(ABC):
-    """One rank's place in the group: messages go in with `send`, and come out through the `Deliver` it was made with."""
+    """One rank's place in the group: messages go in with `send`, and come out through the `Deliver` it was
+    made with.
+    """
 
     @abstractmethod
     def start(self) -> None:

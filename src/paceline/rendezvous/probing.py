@@ -1,4 +1,4 @@
-"""The chief finds out why ranks are missing: it dials their addresses, each again and again, a few at a time."""
+"""The chief finds out why ranks are missing: it dials each one's address, again and again."""
 
 import threading
 

@@ -1,7 +1,8 @@
 """Frozen dataclasses to JSON objects and back, with every field's type checked on the way in.
 
-What arrives over a socket was written by another program, perhaps of another version, perhaps hostile: a message
-either becomes a whole, valid value here or a `ValueError`. Nothing is unpickled, nothing is evaluated.
+What arrives over a socket was written by another program, perhaps of another version, perhaps hostile: a
+message either becomes a whole, valid value here or a `ValueError`. Nothing is unpickled, nothing is
+evaluated.
 """
 
 import json

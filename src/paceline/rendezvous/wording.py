@@ -10,9 +10,9 @@ WAITING_LINE_INTERVAL_SECONDS = 10.0
 def waiting_line(rank: int, world_size: int, waiting: Waiting) -> str:
     """The line that says whom `rank` waits for.
 
-    >>> missing = (MissingRank(1, "127.0.0.1:2223", "connection refused: not started?"),)
+    >>> missing = (MissingRank(1, "a:2223", "name not found"),)
     >>> waiting_line(0, 2, Waiting(missing, 1, "", 290.4))
-    'paceline: rank 0 waits for 1 of 2: rank 1 at 127.0.0.1:2223 (connection refused: not started?) - 290 s left'
+    'paceline: rank 0 waits for 1 of 2: rank 1 at a:2223 (name not found) - 290 s left'
     """
     named = ", ".join(f"rank {one.rank} at {one.address} ({one.reason})" for one in waiting.missing)
     more = _more(waiting.missing, waiting.num_missing)
@@ -28,9 +28,10 @@ def timeout_message(rank: int, world_size: int, start_timeout_seconds: float, ti
     named = "".join(f"\n  rank {one.rank} at {one.address}: {one.reason}" for one in timed_out.missing)
     note = f"\n({timed_out.note}.)" if timed_out.note else ""
     return (
-        f"rank {rank} waited {start_timeout_seconds:g} s for {timed_out.num_missing} of {world_size} ranks that did not "
-        f"come:{named}{_more(timed_out.missing, timed_out.num_missing)}{note}\nStart every rank with the same `cluster` "
-        f"in TF_CONFIG and its own `task`; {environment.START_TIMEOUT} sets how many seconds to wait."
+        f"rank {rank} waited {start_timeout_seconds:g} s for {timed_out.num_missing} of {world_size} ranks "
+        f"that did not come:{named}{_more(timed_out.missing, timed_out.num_missing)}{note}\n"
+        "Start every rank with the same `cluster` in TF_CONFIG and its own `task`; "
+        f"{environment.START_TIMEOUT} sets how many seconds to wait."
     )
 
 
@@ -49,7 +50,7 @@ def ending_line(rank: int, hostname: str, ended: Ended) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` with everything that moves a terminal's cursor made harmless; some of it came over the network."""
+    """`text` on one line, and without what moves a terminal's cursor: some of it came over the network."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 

@@ -67,10 +67,15 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         variable = super()._create_variable(next_creator, **kwargs)
-        if self._broadcast_new_variables and tf.executing_eagerly():
+        in_step = self._step_rows is not None  # a model that builds itself in its first step, alike on all ranks
+        if (self._broadcast_new_variables or (in_step and self.world.size > 1)) and tf.executing_eagerly():
             [chiefs] = self.collectives.broadcast([variable])
             variable.assign(chiefs)
         return variable
+
+    def _validate_colocate_with_variable(self, colocate_with_variable: Any) -> None:
+        # Every variable of this process is on its one device, also those of a model built before its strategy.
+        del colocate_with_variable
 
     # Values of all replicas.
 

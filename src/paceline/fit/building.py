@@ -1,0 +1,70 @@
+"""Building a model before its first step, without reading data, and starting all ranks from the chief's values.
+
+Keras builds a model that trains under a strategy from the first batch of an iterator that it then throws away: one
+shuffle of the data is lost, and the run is no longer the one that a single worker makes. The dataset's element spec
+knows all that the build needs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.fit.strategies import paceline_strategy_of
+
+Function = Callable[..., Any]
+
+
+def built_without_data(keras_build: Function) -> Function:
+    """Keras's `_maybe_symbolic_build` from the shapes of the data; then the ranks' values are the chief's. Collective."""
+
+    def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        strategy = paceline_strategy_of(self)
+        if strategy is None:
+            keras_build(self, iterator=iterator, data_batch=data_batch)
+            return
+        shapes = data_batch if iterator is None else iterator._distributed_dataset.element_spec
+        if _are_known(shapes):
+            with strategy.scope():
+                _try_to_build(self, shapes)
+        if strategy.world.size > 1 and _is_due(self, each_time=iterator is not None):
+            share_chiefs_values(self, strategy)
+
+    return _maybe_symbolic_build
+
+
+def _are_known(shapes: Any) -> bool:
+    return all(
+        getattr(leaf, "shape", None) is not None and getattr(leaf.shape, "rank", 0) is not None
+        for leaf in tf.nest.flatten(shapes)
+        if leaf is not None
+    )
+
+
+def _try_to_build(model: Any, shapes: Any) -> None:
+    try:
+        model._symbolic_build(data_batch=shapes)
+    except Exception:  # noqa: BLE001  # whatever a user's `call` raises on symbolic input
+        # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that
+        # is really wrong raises there again, with the step's own message.
+        return
+
+
+def _is_due(model: Any, *, each_time: bool) -> bool:
+    """Whether the ranks' values may differ: at each `fit` or `evaluate` (not inside a fit), once for single batches."""
+    if getattr(model, "_paceline_in_fit", False) and getattr(model, "_paceline_shared", False):
+        return False
+    due = each_time or not getattr(model, "_paceline_shared", False)
+    object.__setattr__(model, "_paceline_shared", True)
+    return due
+
+
+def share_chiefs_values(model: Any, strategy: Any) -> None:
+    """Gives all weights, and the optimizer's state as far as it exists, the chief's values. Collective."""
+    variables = list(model.variables) if model.built else []
+    if getattr(model, "optimizer", None) is not None:
+        variables += list(model.optimizer.variables)
+    unique = list({id(variable): variable for variable in variables}.values())
+    values = strategy.world.communicator.broadcast([variable.numpy() for variable in unique])
+    for variable, value in zip(unique, values, strict=True):
+        variable.assign(value)

@@ -1,0 +1,33 @@
+"""Ctrl-C, a scheduler's SIGTERM and a closed terminal, as calls in the event loop."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def interrupts(
+    loop: asyncio.AbstractEventLoop, receive: Callable[[signal.Signals], None]
+) -> Iterator[None]:
+    """Passes signals to `receive` while it lasts; then every handler is what it was.
+
+    A signal that was being ignored stays ignored (``nohup``, or in the background of a shell script). Outside the main
+    thread Python receives no signals and this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    taken = [number for number in _SIGNALS if before[number] != signal.SIG_IGN]
+    for number in taken:
+        loop.add_signal_handler(number, receive, number)
+    try:
+        yield
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])

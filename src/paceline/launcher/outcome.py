@@ -1,0 +1,90 @@
+"""How a generation ended: the cause, and what became of each rank. Values; ``report.py`` puts them into words."""
+
+import signal
+from dataclasses import dataclass
+
+from paceline.errors import EXIT_UNAVAILABLE
+from paceline.rendezvous.channel import Failed
+
+EXIT_SIGNALLED = 128
+"""Shells add the signal's number to this for a process that a signal ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed:
+    """A worker reported an exception, exited with another code than 0, or was killed."""
+
+    rank: int
+    exit_code: int
+    """As `subprocess` tells it: below 0 for a signal."""
+    failed: Failed | None
+    """What the worker could still say; None for a sudden end."""
+    waiting: tuple[int, ...]
+    """The ranks that would have waited for it for ever, because it had not joined the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeft:
+    """A worker exited with 0 before it joined, while others wait for it."""
+
+    rank: int
+    waiting: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNotFormed:
+    """Every rank asked for the group, and it did not stand in time."""
+
+    missing: tuple[int, ...]
+    timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The launcher was told to stop by a signal."""
+
+    signal: signal.Signals
+
+
+Cause = WorkerFailed | WorkerLeft | GroupNotFormed | Interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """What became of a rank."""
+
+    rank: int
+    exit_code: int | None
+    """None: it did not even end when it was killed."""
+    failed: Failed | None
+    ended_before_stop: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a generation; `cause` is None when every worker exited with 0."""
+
+    cause: Cause | None
+    workers: tuple[WorkerEnd, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the whole job: the first failure's."""
+        match self.cause:
+            case None:
+                return 0
+            case WorkerFailed(exit_code=code, failed=failed):
+                return shell_exit_code(failed.exit_code if failed else code) or 1
+            case WorkerLeft() | GroupNotFormed():
+                return EXIT_UNAVAILABLE
+            case Interrupted(signal=number):
+                return EXIT_SIGNALLED + number
+
+
+def shell_exit_code(code: int) -> int:
+    """`subprocess`'s return code as a shell tells it.
+
+    >>> shell_exit_code(3), shell_exit_code(-9)
+    (3, 137)
+    """
+    return code if code >= 0 else EXIT_SIGNALLED - code

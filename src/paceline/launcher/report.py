@@ -1,0 +1,192 @@
+"""What the launcher tells the user, in words. Pure.
+
+The cause comes last, where the eye and the last lines of a CI log are: first one line for each rank that fell with
+it, then which rank on which host failed, then its traceback, or, where a sudden end left none, its last words.
+"""
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.launcher.core_sharing import CoreShare
+from paceline.launcher.outcome import (
+    Cause,
+    GroupNotFormed,
+    Interrupted,
+    Outcome,
+    WorkerEnd,
+    WorkerFailed,
+    WorkerLeft,
+)
+
+_SAME_SCRIPT = (
+    "All ranks must run the same script, and each must create the strategy (or call fit): look for a condition on "
+    "the rank, an early exit, or a `__main__` guard that only some ranks pass."
+)
+_MEMORY_HINT = (
+    "Nobody here sent it that signal. If it ran out of memory, the kernel's log says so (`dmesg | grep -i oom`): use "
+    "fewer workers, a smaller batch, or a host with more memory."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What is known about a worker besides its end."""
+
+    host: str
+    pid: int
+    last_words: tuple[str, ...]
+    """The last lines of its stderr."""
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Ranks as a reader wants them.
+
+    >>> ranks_text([1]), ranks_text([0, 1, 2, 5])
+    ('rank 1', 'ranks 0-2 and 5')
+    """
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    parts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
+
+
+def start_text(num_workers: int, shares: Sequence[CoreShare] | None, num_gpus: int, job_id: str) -> str:
+    """The line at the start of a job.
+
+    >>> start_text(2, [CoreShare((0,), 1), CoreShare((1,), 1)], 0, "3f2a")
+    '2 workers on this host, 1 core each; job 3f2a'
+    """
+    parts = [f"{_count(num_workers, 'worker')} on this host"]
+    if num_gpus:
+        parts.append("1 GPU each" if num_workers <= num_gpus else f"sharing {_count(num_gpus, 'GPU')}")
+    if shares is None:
+        parts.append("not bound to cores")
+    else:
+        cores = {core for share in shares for core in share.cores}
+        smallest, largest = (choose(len(share.cores) for share in shares) for choose in (min, max))
+        if len(cores) < num_workers:
+            parts.append(f"sharing {_count(len(cores), 'core')}")
+        else:
+            parts.append(f"{_count(largest, 'core') if smallest == largest else f'{smallest}-{largest} cores'} each")
+    return f"{', '.join(parts)}; job {job_id}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def waiting_text(waiting: Sequence[int], missing: Sequence[int], seconds: float) -> str:
+    """The line while ranks wait for others to join."""
+    one = len(missing) == 1
+    return (
+        f"{ranks_text(missing)} {'has' if one else 'have'} not joined yet, {seconds:.0f} s after the start; "
+        f"{ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {'it' if one else 'them'} to come to "
+        f"{'its' if one else 'their'} strategy or fit"
+    )
+
+
+def stopping_text(cause: Cause, num_workers: int) -> str | None:
+    """The line when the job begins to stop; None when there is nobody else to stop."""
+    match cause:
+        case Interrupted(signal=number):
+            again = "; Ctrl-C again kills at once" if number == signal.SIGINT else ""
+            return f"stopping {_count(num_workers, 'worker')} ({number.name}){again}"
+        case WorkerFailed(rank=rank):
+            return f"rank {rank} failed; stopping the others" if num_workers > 1 else None
+        case WorkerLeft(rank=rank):
+            return f"rank {rank} left before it joined; stopping the others"
+        case GroupNotFormed():
+            return "the group did not form in time; stopping all ranks"
+
+
+def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str]:
+    """The last lines of a job that did not end well; none for one that did."""
+    if outcome.cause is None:
+        return []
+    culprit = getattr(outcome.cause, "rank", None)
+    lines = [
+        line
+        for end in outcome.workers
+        if end.rank != culprit and (line := _consequence(end, outcome.cause, witnesses[end.rank]))
+    ]
+    return lines + _cause_lines(outcome.cause, witnesses)
+
+
+def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> str | None:
+    """What one rank suffered from the `cause`; None where that needs no words."""
+    rank = f"paceline: rank {end.rank}"
+    if end.exit_code is None:
+        return f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"
+    if end.failed is not None:
+        return f"{rank} failed later: {end.failed.exception.splitlines()[0] if end.failed.exception else 'exception'}"
+    if end.ended_before_stop or isinstance(cause, Interrupted):
+        return None
+    if end.exit_code in (0, -signal.SIGTERM, -signal.SIGKILL):
+        return f"{rank} stopped, because {_because(cause)}"
+    return f"{rank} {_ended(end.exit_code)} later"
+
+
+def _because(cause: Cause) -> str:
+    match cause:
+        case WorkerFailed(rank=rank):
+            return f"rank {rank} failed"
+        case WorkerLeft(rank=rank):
+            return f"rank {rank} left"
+        case GroupNotFormed():
+            return "the group did not form"
+        case Interrupted(signal=number):
+            return f"of {number.name}"
+
+
+def _cause_lines(cause: Cause, witnesses: Mapping[int, Witness]) -> list[str]:
+    match cause:
+        case WorkerFailed():
+            return _failure_lines(cause, witnesses[cause.rank])
+        case WorkerLeft(rank=rank, waiting=waiting):
+            text = (
+                f"paceline: rank {rank} ({witnesses[rank].host}) ended with code 0 before it joined the group, and "
+                f"{ranks_text(waiting)} would wait for it for ever. {_SAME_SCRIPT}"
+            )
+            return [text]
+        case GroupNotFormed(missing=missing, timeout_seconds=seconds):
+            text = (
+                f"paceline: every rank asked for the group, but after {seconds:g} s {ranks_text(missing)} still had no "
+                "connection to the others. If this host is only slow, raise --start-timeout."
+            )
+            return [text]
+        case Interrupted():
+            return []
+
+
+def _failure_lines(cause: WorkerFailed, witness: Witness) -> list[str]:
+    who = f"paceline: rank {cause.rank} ({witness.host})"
+    if cause.failed is not None:
+        text = cause.failed.traceback.rstrip("\n") or cause.failed.exception
+        return [f"{who} failed with exit code {cause.failed.exit_code}:", *text.split("\n")]
+    killed = cause.exit_code == -signal.SIGKILL
+    left = f", before it joined the group that {ranks_text(cause.waiting)} had asked for" if cause.waiting else ""
+    lines = [f"{who} {_ended(cause.exit_code)}{left}.{f' {_MEMORY_HINT}' if killed else ''}"]
+    if witness.last_words:
+        lines += ["The last lines of its stderr:", *(f"    {line}" for line in witness.last_words)]
+    return lines
+
+
+def _ended(code: int) -> str:
+    """How a process ended.
+
+    >>> _ended(3), _ended(-9)
+    ('exited with code 3', 'was killed by signal 9 (SIGKILL)')
+    """
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = f" ({signal.Signals(-code).name})"
+    except ValueError:  # a real-time signal has no name
+        name = ""
+    return f"was killed by signal {-code}{name}"

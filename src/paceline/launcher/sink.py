@@ -1,0 +1,98 @@
+"""Where the launcher's output goes: a terminal, or a file or pipe. The only place that writes to it."""
+
+import contextlib
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TextIO
+
+_DEFAULT_WIDTH = 80
+
+
+class Sink(ABC):
+    """A destination of text."""
+
+    @property
+    @abstractmethod
+    def is_terminal(self) -> bool:
+        """Whether a line can be erased and written anew."""
+
+    @property
+    @abstractmethod
+    def is_coloured(self) -> bool:
+        """Whether colours are wanted."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Columns of the terminal, now."""
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether the reader is gone (``paceline run … | head``)."""
+
+    @abstractmethod
+    def write(self, text: str) -> None:
+        """Writes `text` at once; a reader that is gone makes the sink closed and is no error."""
+
+
+class StreamSink(Sink):
+    """A sink that is a Python stream, such as ``sys.stdout``.
+
+    Args:
+        stream: Where to write.
+        variables: The environment, of which TERM and NO_COLOR are read.
+    """
+
+    def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
+        self._stream = stream
+        self._closed = False
+        self._terminal = stream.isatty() and variables.get("TERM") != "dumb"
+        self._coloured = self._terminal and not variables.get("NO_COLOR")
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it is a terminal that understands escape sequences."""
+        return self._terminal
+
+    @property
+    def is_coloured(self) -> bool:
+        """Whether it is a terminal whose user did not set NO_COLOR."""
+        return self._coloured
+
+    @property
+    def width(self) -> int:
+        """The terminal's own answer, which follows the user's resizing."""
+        with contextlib.suppress(OSError, ValueError):
+            return os.get_terminal_size(self._stream.fileno()).columns or _DEFAULT_WIDTH
+        return _DEFAULT_WIDTH
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a write failed."""
+        return self._closed
+
+    def write(self, text: str) -> None:
+        """Writes and flushes; what the stream's encoding lacks becomes a question mark."""
+        if self._closed:
+            return
+        try:
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding or "ascii"
+                self._stream.write(text.encode(encoding, "replace").decode(encoding))
+            self._stream.flush()
+        except (OSError, ValueError):  # the pipe's reader left, the terminal hung up, the stream was closed
+            self._closed = True
+            self._forget_unwritten()
+
+    def _forget_unwritten(self) -> None:
+        """Python would try the rest again at exit, and print an error about it that nobody can read."""
+        if self._stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)

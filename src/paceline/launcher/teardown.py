@@ -1,0 +1,45 @@
+"""Ending a job on this host for good: every process, then their shared memory. Used by the agent and by the guard."""
+
+import time
+from pathlib import Path
+
+import psutil
+
+from paceline.launcher.job_processes import JobProcesses, kill
+from paceline.launcher.shared_memory import mapped_segments, remove_segments
+
+_PAUSE_SECONDS = 0.01
+
+
+class Teardown:
+    """Kills the processes of a job and removes what they leave.
+
+    Args:
+        processes: The job's processes.
+        store_name: Name of the job's key-value store, after which MPICH may name its segments.
+    """
+
+    def __init__(self, processes: JobProcesses, store_name: str) -> None:
+        self._processes = processes
+        self._store_name = store_name
+        self._segments: frozenset[Path] = frozenset()
+
+    def survey(self) -> list[psutil.Process]:
+        """The living processes; remembers them and their segments, before those that lead to them are gone."""
+        living = self._processes.survey()
+        self._segments |= mapped_segments(process.pid for process in living)
+        return living
+
+    def kill(self) -> None:
+        """One round of SIGKILL."""
+        kill(self.survey())
+
+    def finish(self, limit_seconds: float) -> list[int]:
+        """Kills until nothing is left, for at most `limit_seconds`; removes segments; returns the pids still there."""
+        give_up_at = time.monotonic() + limit_seconds
+        # A process may fork between being seen and being killed: only an empty survey is the end.
+        while (living := self.survey()) and time.monotonic() < give_up_at:
+            kill(living)
+            time.sleep(_PAUSE_SECONDS)
+        remove_segments(self._segments, [self._store_name])
+        return [process.pid for process in living]

@@ -1,0 +1,90 @@
+"""One rank of a job started by hand, for the tests: joins as its only argument (JSON) says, then does `then`."""
+
+import json
+import os
+import socket
+import sys
+import time
+
+from paceline.cluster.spec import Address, ClusterSpec, Task
+from paceline.errors import ConfigurationError, StartTimeoutError, exit_code_of
+from paceline.rendezvous.by_hand import Membership, join_by_hand
+from paceline.rendezvous.channel import Failed
+from paceline.rendezvous.facts import Facts
+
+
+def say(**what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def converse(membership: Membership) -> None:
+    """The words of MPICH, as plain text: put a key, meet, read everybody's."""
+    with membership.pmi_socket.makefile("rw", newline="\n") as pmi:
+
+        def ask(request: str) -> str:
+            pmi.write(request + "\n")
+            pmi.flush()
+            return pmi.readline()
+
+        ask("cmd=init pmi_version=1 pmi_subversion=1")
+        name = ask("cmd=get_my_kvsname").split("kvsname=")[1].strip()
+        read = []
+        for barrier in range(3):
+            ask(
+                f"cmd=put kvsname={name} key=k{barrier}-{membership.rank} value={barrier * 100 + membership.rank}"
+            )
+            assert ask("cmd=barrier_in") == "cmd=barrier_out rc=0\n"
+            for rank in range(membership.world_size):
+                reply = ask(f"cmd=get kvsname={name} key=k{barrier}-{rank}")
+                read.append(int(reply.split("value=")[1]))
+        ask("cmd=finalize")
+    say(name=name, read=read)
+
+
+def message_passing(membership: Membership) -> None:
+    os.environ.update(
+        PMI_FD=str(membership.pmi_socket.detach()),
+        PMI_RANK=str(membership.rank),
+        PMI_SIZE=str(membership.world_size),
+    )
+    from mpi4py import MPI
+
+    say(sum=MPI.COMM_WORLD.allreduce(membership.rank + 1), size=MPI.COMM_WORLD.Get_size())
+    MPI.Finalize()
+
+
+def main(what: dict) -> None:
+    cluster = ClusterSpec({"worker": tuple(Address(host, port) for host, port in what["addresses"])})
+    facts = Facts(what["versions"], seed=what["seed"], hostname=what["hostname"] or socket.gethostname())
+    membership = join_by_hand(cluster, Task("worker", what["index"]), facts, what["seconds"])
+    say(
+        seed=membership.seed,
+        job_id=membership.job_id,
+        local=[membership.local_rank, membership.local_world_size],
+        watchdog=membership._watchdog.pid,
+    )
+    match what["then"]:
+        case "leave":
+            pass
+        case "converse":
+            converse(membership)
+        case "mpi":
+            message_passing(membership)
+        case "hang":
+            time.sleep(60)
+        case "fail":
+            sys.stdin.readline()
+            membership.line.send(Failed("ZeroDivisionError: division by zero", "", 1))
+            os._exit(1)
+        case "leave-then-wait":
+            membership.leave()
+            sys.stdin.readline()
+    membership.leave()
+
+
+if __name__ == "__main__":
+    try:
+        main(json.loads(sys.argv[1]))
+    except (ConfigurationError, StartTimeoutError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(exit_code_of(error))

@@ -1,0 +1,255 @@
+"""Ranks started by hand, as real processes on loopback."""
+
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+from paceline.errors import EXIT_CONFIGURATION, EXIT_UNAVAILABLE
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(90)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_meet_exchange_keys_and_leave(job, addresses, size):
+    ranks = [job.start(index, addresses[:size], "converse") for index in reversed(range(size))][::-1]
+    joined = [rank.read() for rank in ranks]
+    assert {one["seed"] for one in joined} == {100}
+    assert len({one["job_id"] for one in joined}) == 1
+    assert [one["local"] for one in joined] == [[index, size] for index in range(size)]
+    spoken = [rank.read() for rank in ranks]
+    assert spoken[0]["read"] == [barrier * 100 + rank for barrier in range(3) for rank in range(size)]
+    assert all(one == spoken[0] for one in spoken)
+    assert [rank.wait() for rank in ranks] == [0] * size
+    assert job.until_gone() == []
+    assert [rank.errors() for rank in ranks] == [""] * size
+
+
+def test_real_mpi(job, addresses):
+    ranks = [job.start(index, addresses[:2], "mpi") for index in range(2)]
+    for rank in ranks:
+        rank.read()
+    assert [rank.read() for rank in ranks] == [{"sum": 3, "size": 2}] * 2
+    assert [rank.wait() for rank in ranks] == [0, 0]
+
+
+def test_local_ranks_follow_host_names(job, addresses):
+    names = ["a", "b", "a"]
+    ranks = [job.start(index, addresses, hostname=name) for index, name in enumerate(names)]
+    assert [rank.read()["local"] for rank in ranks] == [[0, 2], [0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("absent", [0, 2])
+def test_an_absent_rank_is_named_on_every_present_one(job, addresses, absent):
+    host, port = addresses[absent]
+    began = time.monotonic()
+    ranks = [job.start(index, addresses, seconds=4) for index in range(3) if index != absent]
+    assert [rank.wait(12) for rank in ranks] == [EXIT_UNAVAILABLE] * 2
+    assert time.monotonic() - began < 9
+    for rank in ranks:
+        assert f"rank {absent} at {host}:{port}: connection refused" in rank.errors()
+        waiting = [line for line in rank.errors().splitlines() if line.startswith("paceline: rank ")]
+        assert len(waiting) == 1
+        assert (
+            f"waits for 1 of 3: rank {absent} at {host}:{port} (connection refused: not started?)"
+            in waiting[0]
+        )
+
+
+def test_an_unknown_host_name(job, addresses):
+    cluster = [addresses[0], ("no-such-host.invalid", 2222)]
+    rank = job.start(0, cluster, seconds=3)
+    assert rank.wait(12) == EXIT_UNAVAILABLE
+    assert "rank 1 at no-such-host.invalid:2222: name not found" in rank.errors()
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_port_that_another_program_has(job, addresses, taken):
+    with socket.create_server(tuple(addresses[taken])):
+        held, other = (
+            job.start(taken, addresses[:2], seconds=4),
+            job.start(1 - taken, addresses[:2], seconds=4),
+        )
+        assert held.wait(12) == EXIT_CONFIGURATION
+        assert "is taken by another program" in held.errors()
+        assert other.wait(12) == EXIT_UNAVAILABLE
+        assert f"rank {taken} at" in other.errors()
+        assert "the port is taken by another program" in other.errors()
+
+
+def test_two_processes_with_the_same_task(job, addresses):
+    chief = job.start(0, addresses, seconds=20)
+    chief.until_error("waits for 2 of 3")
+    first = job.start(1, addresses)
+    assert _until_listening(addresses[1])
+    second = job.start(1, addresses)
+    assert second.wait() == EXIT_CONFIGURATION
+    assert "is held by rank 1 of this same job" in second.errors()
+    third = job.start(2, addresses)
+    assert [rank.wait() for rank in (chief, first, third)] == [0, 0, 0]
+
+
+def test_a_job_with_another_cluster_knocks_on_the_chiefs_port(job, addresses):
+    ours = [addresses[0], addresses[1]]
+    theirs = [addresses[0], addresses[2]]
+    chief = job.start(0, ours)
+    assert _until_listening(addresses[0])
+    stranger = job.start(1, theirs, seconds=3)
+    assert stranger.wait(12) == EXIT_UNAVAILABLE
+    assert "the port is taken by another job" in stranger.errors()
+    member = job.start(1, ours)
+    assert [chief.wait(), member.wait()] == [0, 0]
+
+
+def test_a_secret_that_differs_and_one_that_agrees(job, addresses, tmp_path):
+    secrets = [tmp_path / "one", tmp_path / "other"]
+    for secret in secrets:
+        secret.write_text(secret.name)
+        secret.chmod(0o600)
+    chief = job.start(0, addresses[:2], PACELINE_SECRET_FILE=str(secrets[0]))
+    assert _until_listening(addresses[0])
+    stranger = job.start(1, addresses[:2], seconds=2, PACELINE_SECRET_FILE=str(secrets[1]))
+    assert stranger.wait(12) == EXIT_UNAVAILABLE
+    member = job.start(1, addresses[:2], PACELINE_SECRET_FILE=str(secrets[0]))
+    assert [chief.wait(), member.wait()] == [0, 0]
+
+
+def test_another_cluster_under_the_same_secret_is_refused_with_both_values(job, addresses, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    secret.chmod(0o600)
+    chief = job.start(0, addresses[:2], seconds=8, PACELINE_SECRET_FILE=str(secret))
+    assert _until_listening(addresses[0])
+    stranger = job.start(2, addresses, PACELINE_SECRET_FILE=str(secret))
+    assert stranger.wait() == EXIT_CONFIGURATION
+    assert "world size 3" in stranger.errors()
+    assert "on rank 0 2" in stranger.errors()
+    member = job.start(1, addresses[:2], PACELINE_SECRET_FILE=str(secret))
+    assert [chief.wait(), member.wait()] == [0, 0]
+
+
+def test_other_versions_end_the_start_on_every_rank(job, addresses):
+    ranks = [job.start(index, addresses[:2], versions={"Keras": f"3.{index}"}) for index in range(2)]
+    assert [rank.wait() for rank in ranks] == [EXIT_CONFIGURATION] * 2
+    for rank in ranks:
+        assert "Keras is 3.1 on rank 1, 3.0 on rank 0" in rank.errors()
+
+
+def test_other_versions_are_allowed_on_request(job, addresses):
+    ranks = [
+        job.start(index, addresses[:2], versions={"Keras": f"3.{index}"}, PACELINE_ALLOW_MISMATCH="1")
+        for index in range(2)
+    ]
+    assert [rank.wait() for rank in ranks] == [0, 0]
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_rank_that_dies_while_the_others_wait_ends_the_start(job, addresses, killed):
+    ranks = [job.start(index, addresses) for index in range(2)]
+    ranks[0].until_error("waits for 1 of 3: rank 2")
+    ranks[1].until_error("waits for 1 of 3: rank 2")
+    ranks[killed].kill()
+    assert ranks[1 - killed].wait(5) == EXIT_UNAVAILABLE
+    assert f"because rank {killed} (" in ranks[1 - killed].errors()
+    assert "died without a word" in ranks[1 - killed].errors()
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_rank_that_is_killed_ends_the_others(job, addresses, killed):
+    ranks = [job.start(index, addresses, "hang") for index in range(3)]
+    for rank in ranks:
+        rank.read()
+    ranks[killed].kill()
+    survivors = [rank for index, rank in enumerate(ranks) if index != killed]
+    assert [rank.wait(5) for rank in survivors] == [-signal.SIGTERM] * 2
+    for rank in survivors:
+        (line,) = rank.errors().splitlines()
+        assert " ends, because rank " in line
+        assert line.endswith("died without a word (killed, or crashed outside Python)")
+        assert "%s:%d" % tuple(addresses[killed]) in line
+    assert job.until_gone() == []
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_watchdog_that_is_killed_ends_the_others(job, addresses, killed):
+    ranks = [job.start(index, addresses, "hang") for index in range(3)]
+    joined = [rank.read() for rank in ranks]
+    os.kill(joined[killed]["watchdog"], signal.SIGKILL)
+    survivors = [rank for index, rank in enumerate(ranks) if index != killed]
+    assert [rank.wait(5) for rank in survivors] == [-signal.SIGTERM] * 2
+    assert all(
+        f"because rank {killed} (" in rank.errors() and "is gone" in rank.errors() for rank in survivors
+    )
+
+
+def test_a_failure_is_told_with_its_exception(job, addresses):
+    ranks = [
+        job.start(0, addresses[:2], "hang", hostname="a"),
+        job.start(1, addresses[:2], "fail", hostname="b"),
+    ]
+    for rank in ranks:
+        rank.read()
+    ranks[1].process.stdin.write(b"\n")
+    assert [ranks[0].wait(5), ranks[1].wait(5)] == [-signal.SIGTERM, 1]
+    host, port = addresses[1]
+    assert ranks[0].errors() == (
+        f"paceline: rank 0 (a) ends, because rank 1 (b, {host}:{port}) failed: ZeroDivisionError: division by zero\n"
+    )
+    assert ranks[1].errors() == ""
+
+
+def test_a_rank_that_has_left_outlives_the_others_deaths(job, addresses):
+    ranks = [job.start(0, addresses[:2], "leave-then-wait"), job.start(1, addresses[:2], "hang")]
+    for rank in ranks:
+        rank.read()
+    ranks[1].kill()
+    ranks[1].wait()
+    ranks[0].process.stdin.write(b"\n")
+    assert ranks[0].wait() == 0
+    assert ranks[0].errors() == ""
+
+
+def test_ctrl_c_while_waiting_leaves_nothing(job, addresses):
+    rank = job.start(0, addresses)
+    assert _until_listening(addresses[0])
+    rank.process.send_signal(signal.SIGINT)
+    assert rank.wait(8) != 0
+    assert "KeyboardInterrupt" in rank.errors()
+    assert job.until_gone() == []
+
+
+def test_strangers_change_nothing(job, addresses):
+    """300 connections that say nothing, garbage, half a frame or a huge length, held open while the group forms."""
+    chief = job.start(0, addresses[:2], "converse")
+    assert _until_listening(addresses[0])
+    words = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x01\x00{", b"\xff\xff\xff\xff", os.urandom(700)]
+    strangers = [_knock(addresses[0], words[number % len(words)]) for number in range(300)]
+    try:
+        member = job.start(1, addresses[:2], "converse")
+        assert [chief.wait(), member.wait()] == [0, 0]
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def _knock(address: tuple[str, int], words: bytes) -> socket.socket:
+    connected = socket.create_connection(tuple(address), timeout=5)
+    try:
+        connected.sendall(words)
+    except OSError:
+        pass  # it was evicted already
+    return connected
+
+
+def _until_listening(address: tuple[str, int], deadline_seconds: float = 15.0) -> bool:
+    deadline = time.monotonic() + deadline_seconds
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(tuple(address), timeout=1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
