@@ -29,11 +29,10 @@ def taken_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-@pytest.fixture(autouse=True)
-def within_a_second() -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    assert time.perf_counter() - began < 1.5, "the check takes less than 1 s, and the test a little more"
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough time to name the holder on a busy machine."""
+    monkeypatch.setattr(own_address, "HOLDER_LIMIT_SECONDS", 20)
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_a_free_port_is_silently_accepted(host: str, caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
-def test_a_taken_port_is_refused_with_its_holder(host: str, taken_port: int) -> None:
+def test_a_taken_port_is_refused_with_its_holder(host: str, taken_port: int, patience: None) -> None:
     with pytest.raises(ConfigurationError) as raised:
         check_own_address(Address(host, taken_port))
     message = str(raised.value)
@@ -63,7 +62,7 @@ def test_a_taken_port_is_refused_with_its_holder(host: str, taken_port: int) -> 
     assert "\n" not in message
 
 
-def test_names_another_process_that_holds_the_port() -> None:
+def test_names_another_process_that_holds_the_port(patience: None) -> None:
     program = (
         "import socket, sys\n"
         "with socket.create_server(('127.0.0.1', 0)) as listener:\n"
@@ -98,7 +97,7 @@ def test_another_loopback_address_may_use_the_same_port(taken_port: int) -> None
     check_own_address(Address("127.0.0.2", taken_port))
 
 
-def test_connections_of_an_earlier_run_do_not_take_the_port(taken_port: int) -> None:
+def test_connections_of_an_earlier_run_do_not_take_the_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)) as client:
@@ -142,23 +141,26 @@ def test_behind_nat_the_port_must_be_free_on_all_interfaces(
         check_own_address(Address(host, taken_port))
 
 
-def test_a_silent_name_server_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_silent_name_server_and_a_slow_process_table_are_not_waited_for(
+    taken_port: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answered = threading.Event()
 
-    def getaddrinfo(*_: object, **__: object) -> list[object]:
+    def answer_late(*_: object, **__: object) -> list[object]:
         answered.wait(20)
         return []
 
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    (port,) = free_ports(1)
-    began = time.perf_counter()
+    monkeypatch.setattr(socket, "getaddrinfo", answer_late)
+    monkeypatch.setattr(psutil, "net_connections", answer_late)
+    (free_port,) = free_ports(1)
     try:
-        check_own_address(Address("slow", port))
+        began = time.perf_counter()
+        with pytest.raises(ConfigurationError, match="taken by another process"):
+            check_own_address(Address("slow", taken_port))
+        assert time.perf_counter() - began < 1
+        check_own_address(Address("slow", free_port))
     finally:
         answered.set()
-    assert time.perf_counter() - began < 1
     assert 'the host "slow" did not resolve in' in caplog.text
 
 

@@ -291,14 +291,14 @@ BAD = [
         "cluster.worker",
         '"a:1,b:2"',
         "a list of addresses",
-        'write "worker": [',
+        'write "worker": ["a:1", "b:2"]',
     ),
     Bad(
         "a map with gaps",
         tf_config({"worker": {"1": "b:2"}}, {"type": "worker", "index": 1}),
         "cluster.worker",
         'the indices ["1"]',
-        'the indices "0" to "0" for 1 addresses',
+        "the indices from 0 on without a gap",
         "name the address of every worker",
     ),
     Bad(
@@ -491,6 +491,14 @@ BAD = [
         "task.index",
         "2",
         "an integer from 0 to 1",
+        "indices count from 0",
+    ),
+    Bad(
+        "index counted from 1",
+        tf_config({"worker": ["a:1"]}, {"type": "worker", "index": 1}),
+        "task.index",
+        "1",
+        "0, for the only worker",
         "indices count from 0",
     ),
     Bad(

@@ -4,13 +4,15 @@ import json
 import string
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paceline.cluster.describe import canonical_bytes
 from paceline.cluster.spec import Address, ClusterSpec, Task
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
 from paceline.errors import ConfigurationError
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 names = st.text(string.ascii_lowercase, min_size=1, max_size=8).filter(lambda name: name != "localhost")
 hosts = st.one_of(names, st.ip_addresses(v=4).map(str), st.ip_addresses(v=6).map(str))
@@ -21,7 +23,7 @@ addresses = st.builds(Address, hosts, st.integers(1, 65535))
 def jobs(draw: st.DrawFn) -> tuple[ClusterSpec, Task]:
     """A cluster of up to 12 addresses and one of its tasks, or an evaluator."""
     unique = draw(st.lists(addresses, min_size=1, max_size=12, unique_by=lambda a: (a.host, a.port)))
-    cluster = {}
+    cluster: dict[str, tuple[Address, ...]] = {}
     if draw(st.booleans()):
         cluster["chief"] = (unique.pop(),)
     split = draw(st.integers(0 if cluster else 1, max(len(unique), 0)))
@@ -60,6 +62,7 @@ def parses_or_refuses(text: str) -> None:
     message.encode()  # can be printed: no lone surrogates
 
 
+@unhurried
 @given(jobs())
 def test_what_is_written_is_read_again(job: tuple[ClusterSpec, Task]) -> None:
     spec, task = job
@@ -67,39 +70,46 @@ def test_what_is_written_is_read_again(job: tuple[ClusterSpec, Task]) -> None:
     assert read_tf_config({"TF_CONFIG": spec.to_tf_config(task)}) == (spec, task)
 
 
+@unhurried
 @given(jobs())
 def test_every_process_derives_the_same_bytes(job: tuple[ClusterSpec, Task]) -> None:
     spec, _ = job
-    turned = ClusterSpec(dict(reversed(spec.addresses.items())))
+    turned = ClusterSpec(dict(reversed(list(spec.addresses.items()))))
     own = [parse_tf_config(turned.to_tf_config(task))[0] for task in spec.training_tasks]
     assert {canonical_bytes(other) for other in own} == {canonical_bytes(spec)}
 
 
+@unhurried
 @given(st.text(st.characters()) | st.text("{}[]\",:'0 aclusterk\\"))
 def test_any_text(text: str) -> None:
     parses_or_refuses(text)
 
 
+@unhurried
 @given(json_values)
 def test_any_json(value: object) -> None:
     parses_or_refuses(json.dumps(value))
 
 
+@unhurried
 @given(json_values, json_values)
 def test_any_cluster_and_task(cluster: object, task: object) -> None:
     parses_or_refuses(json.dumps({"cluster": cluster, "task": task}))
 
 
+@unhurried
 @given(st.dictionaries(words, json_values), json_values, json_values)
 def test_any_tasks_of_known_types(cluster: dict[str, object], type_: object, index: object) -> None:
     parses_or_refuses(json.dumps({"cluster": cluster, "task": {"type": type_, "index": index}}))
 
 
+@unhurried
 @given(st.lists(st.text(st.characters()) | st.text("[]:%.0123456789abf", max_size=12), min_size=1))
 def test_any_addresses(workers: list[str]) -> None:
     parses_or_refuses(json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}}))
 
 
+@unhurried
 @given(jobs(), st.data())
 def test_a_right_text_with_a_wrong_place(job: tuple[ClusterSpec, Task], data: st.DataObject) -> None:
     text = job[0].to_tf_config(job[1])
@@ -108,7 +118,7 @@ def test_a_right_text_with_a_wrong_place(job: tuple[ClusterSpec, Task], data: st
     parses_or_refuses(text[:begin] + data.draw(st.text(st.characters(), max_size=6)) + text[end:])
 
 
-@settings(max_examples=20)
+@unhurried
 @given(st.binary())
 def test_bytes(text: bytes) -> None:
     parses_or_refuses(text)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""One rank of a job started by hand, for the tests: joins as its only argument (JSON) says, then does `then`."""
+"""One rank of a job started by hand: joins as its only argument (JSON) says, then does what `then` says."""
 
 import json
 import os

@@ -13,10 +13,10 @@ from typing import NoReturn
 
 from paceline.bootstrap.cores import bind_to_cores
 from paceline.bootstrap.drop_in import serve_distribute_names
-from paceline.bootstrap.failure import describe
 from paceline.bootstrap.script import run_script
-from paceline.bootstrap.seeds import agree_seeds
 from paceline.comm.world import World, current_world
+from paceline.data.seeds import agree_seeds
+from paceline.observe.failure import describe
 from paceline.observe.rank_logging import log_with_rank
 
 _EXIT_INTERRUPTED = 130
@@ -63,7 +63,7 @@ def _leave(world: World) -> NoReturn:
 
 
 def _leave_failed(world: World, error: BaseException) -> NoReturn:
-    report = describe(error, world)
+    report = describe(error, world.fatal)
     _flush()
     world.fail(report)
     os._exit(report.exit_code)

@@ -51,7 +51,7 @@ def load_json(setting: str, text: str) -> object:
         faults.add("the whole text", shown(text), "an object with `cluster` and `task`", "remove the nesting")
         raise faults.error() from error
     except (ValueError, TypeError) as error:  # an integer of thousands of digits; bytes that are no text
-        faults.add("the whole text", shown(text), f"JSON ({shown(str(error))})", f"write it like {_EXAMPLE}")
+        faults.add("the whole text", shown(text), "JSON text", f"write it like {_EXAMPLE}")
         raise faults.error() from error
 
 

@@ -22,8 +22,8 @@ import psutil
 from paceline.cluster.spec import Address
 from paceline.errors import ConfigurationError
 
-RESOLVE_LIMIT_SECONDS = 0.4
-HOLDER_LIMIT_SECONDS = 0.4
+RESOLVE_LIMIT_SECONDS = 0.3
+HOLDER_LIMIT_SECONDS = 0.3
 
 _Answer = TypeVar("_Answer")
 _logger = logging.getLogger(__name__)

@@ -1,5 +1,6 @@
 """The `cluster` half of TF_CONFIG: which task types there are, and the address of each task. Pure."""
 
+import re
 from collections.abc import Mapping
 
 from paceline.cluster.address_text import read_address
@@ -80,15 +81,15 @@ def _read_entries(type_: str, value: object, faults: FaultList) -> list[object] 
     if isinstance(value, list):
         return value
     if not isinstance(value, JsonObject):
-        faults.add(field, shown(value), "a list of addresses", f'write "{type_}": ["host0:2222"]')
+        meant = shown(re.split(r"[,\s]+", value.strip()) if isinstance(value, str) else ["host0:2222"])
+        faults.add(field, shown(value), "a list of addresses", f'write "{type_}": {meant}')
         return None
     for key in value.repeated_keys:
         faults.add(f"{field}[{key}]", "this index more than once", "it once", "keep one")
     indices = [str(index) for index in range(len(value))]
     if set(value) != set(indices):
-        expected = f'the indices "0" to "{len(indices) - 1}" for {len(indices)} addresses'
         fix = f'name the address of every {type_}, best as a list: ["host0:2222", "host1:2222"]'
-        faults.add(field, f"the indices {shown(list(value))}", expected, fix)
+        faults.add(field, f"the indices {shown(list(value))}", "the indices from 0 on without a gap", fix)
         return None
     return [value[index] for index in indices]
 

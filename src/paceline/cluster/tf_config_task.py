@@ -43,7 +43,8 @@ def _read_type(value: object, sizes: Mapping[str, int | None], faults: FaultList
     if value not in TASK_TYPES:
         faults.add("task.type", shown(value), f"one of {_TYPES}", renaming(value))
         return None
-    if sizes and value not in sizes and value != EVALUATOR:  # an evaluator is in no cluster
+    known_only = set(sizes) <= set(TASK_TYPES)  # else the missing type is probably the misspelt one
+    if sizes and known_only and value not in sizes and value != EVALUATOR:  # an evaluator is in no cluster
         expected = f"a type that this cluster has: {shown(sorted(sizes))}"
         fix = f'correct the type, or add "{value}" with its addresses to `cluster`'
         faults.add("task.type", shown(value), expected, fix)
@@ -51,7 +52,7 @@ def _read_type(value: object, sizes: Mapping[str, int | None], faults: FaultList
 
 
 def _read_index(value: object, type_: str | None, size: int | None, faults: FaultList) -> int | None:
-    expected = f"an integer from 0 to {size - 1}" if size else "an integer from 0 on"
+    expected = _expected_index(type_, size)
     if value is None:
         faults.add("task.index", "nothing", expected, f"add it, as in {_EXAMPLE}")
         return None
@@ -70,3 +71,9 @@ def _read_index(value: object, type_: str | None, size: int | None, faults: Faul
         faults.add("task.index", shown(value), expected, fix)
         return None
     return index
+
+
+def _expected_index(type_: str | None, size: int | None) -> str:
+    if not size:
+        return "an integer from 0 on"
+    return f"0, for the only {type_}" if size == 1 else f"an integer from 0 to {size - 1}"

@@ -142,20 +142,14 @@ def current_world() -> World:
         return _current
 
 
-def join_world(cluster: ClusterSpec, task: Task, start_timeout_seconds: float, versions: dict[str, str]) -> World:
-    """Makes this process, started by hand, a member of `cluster`; blocks until the group stands.
-
-    Args:
-        cluster: The whole job.
-        task: This process's own place.
-        start_timeout_seconds: How long to wait for the others.
-        versions: Name and version of each library that all ranks must share.
+def enter_world(world: World) -> None:
+    """Makes `world` this process's world, in place of one of one.
 
     Raises:
-        StartTimeoutError: some rank never came.
-        RuntimeError: this process already belongs to another world.
+        RuntimeError: this process already belongs to a world of several.
     """
     global _current
-    from paceline.rendezvous.by_hand import join_by_hand
-
-    raise NotImplementedError(join_by_hand, cluster, task, start_timeout_seconds, versions, _current)
+    if current_world().size > 1:
+        raise RuntimeError(f"this process is already rank {current_world().rank} of {current_world().size}")
+    with _lock:
+        _current = world

@@ -1,20 +1,24 @@
 """The agent of this host: from a `JobDescription` to an exit code.
 
-    check everything ─► plan (cores, GPUs, ports, seed) ─► guard ─► workers ─► supervise ─► nothing left ─► report
+    check all ─► plan (cores, GPUs, ports, seed) ─► guard ─► workers ─► supervise ─► nothing left ─► report
 
 The later steps live in files of their own; this one only puts them in order.
 """
 
 import asyncio
 import os
+import shlex
+import signal
 import socket
 import sys
-import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-from paceline.cluster import environment
 from paceline.cluster.free_ports import free_ports
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.local import local_cluster
@@ -28,12 +32,11 @@ from paceline.launcher.host_resources import core_quota, usable_cores, visible_g
 from paceline.launcher.interrupts import interrupts
 from paceline.launcher.job import MAX_SEED, JobDescription
 from paceline.launcher.job_processes import JobProcesses
-from paceline.launcher.outcome import Outcome
 from paceline.launcher.pmi_service import PmiService
 from paceline.launcher.report import report_lines, start_text
 from paceline.launcher.screen import Screen
 from paceline.launcher.sink import StreamSink
-from paceline.launcher.supervision import Supervision, witnesses
+from paceline.launcher.supervision import Supervision
 from paceline.launcher.teardown import Teardown
 from paceline.launcher.worker_environment import WorkerPlan, plan_workers, worker_environment
 from paceline.launcher.worker_output import LogFile, WorkerOutput
@@ -60,10 +63,10 @@ class _Plan:
 
 
 def run_job(job: JobDescription) -> int:
-    """Runs `job` to its end and returns its exit code: 0, or the first failure's. Blocks; leaves no process behind.
+    """Runs `job` to its end, leaves no process behind, and returns its exit code: 0, or the first failure's.
 
-    The workers' output goes to ``sys.stdout`` and ``sys.stderr``. May be called inside a running event loop (a
-    notebook), which then stands still meanwhile.
+    The workers' output goes to ``sys.stdout`` and ``sys.stderr``. May be called inside a running event loop
+    (a notebook), which then stands still meanwhile.
 
     Raises:
         ConfigurationError: TF_CONFIG or the log folder is wrong; nothing has been started.
@@ -73,8 +76,21 @@ def run_job(job: JobDescription) -> int:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_run(job, plan, interruptible_by=None))
-    return _run_in_thread(job, plan)
+        return asyncio.run(_run(job, plan))
+    return _run_beside_running_loop(job, plan)
+
+
+def _run_beside_running_loop(job: JobDescription, plan: _Plan) -> int:
+    """In a thread with a loop of its own; Ctrl-C, which reaches only the main thread, is passed on."""
+    interrupters: list[Callable[[], object]] = []
+    with ThreadPoolExecutor(1) as pool:
+        job_code = pool.submit(lambda: asyncio.run(_run(job, plan, interrupters.append)))
+        while True:
+            try:
+                return job_code.result()
+            except KeyboardInterrupt:
+                for interrupt in interrupters:
+                    interrupt()
 
 
 def _make_plan(job: JobDescription) -> _Plan:
@@ -84,7 +100,7 @@ def _make_plan(job: JobDescription) -> _Plan:
             job.log_dir.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
             raise ConfigurationError(
-                f"--log-dir: received {str(job.log_dir)!r}; expected a folder that can be written to ({fault})"
+                f"--log-dir: received {str(job.log_dir)!r}; expected a writable folder ({fault})"
             ) from fault
     job_id = os.urandom(8).hex()
     seed = int.from_bytes(os.urandom(4)) if job.seed is None else job.seed
@@ -113,13 +129,71 @@ def _make_plan(job: JobDescription) -> _Plan:
     )
 
 
-async def _run(job: JobDescription, plan: _Plan, interruptible_by: "_Remote | None") -> int:
+async def _run(
+    job: JobDescription, plan: _Plan, offer_interrupter: Callable[[Callable[[], object]], None] | None = None
+) -> int:
+    """`offer_interrupter` is handed a function that does what Ctrl-C does, callable in any thread."""
     loop = asyncio.get_running_loop()
-    screen = Screen(
-        StreamSink(sys.stdout, job.environment), StreamSink(sys.stderr, job.environment), job.num_workers
-    )
+    stdout, stderr = (StreamSink(stream, job.environment) for stream in (sys.stdout, sys.stderr))
+    screen = Screen(stdout, stderr, job.num_workers)
     screen.say([f"paceline: {line}" for line in _opening_lines(job, plan)])
-    teardown = Teardown(JobProcesses(plan.job_id), plan.store_name)
     with ExitStack() as lifetimes:
-        ...
-    return 0
+        outputs = [
+            WorkerOutput(rank, screen, lifetimes.enter_context(LogFile(path)) if path is not None else None)
+            for rank, path in enumerate(_log_paths(job))
+        ]
+        pmi = PmiService(
+            loop,
+            world_size=job.num_workers,
+            store_name=plan.store_name,
+            complain=lambda line: screen.say([f"paceline: {line}"]),
+        )
+        lifetimes.callback(pmi.close)
+        supervision = Supervision(
+            loop,
+            Generation(
+                num_workers=job.num_workers,
+                start_timeout_seconds=job.start_timeout_seconds,
+                now=time.monotonic(),
+            ),
+            [partial(_start, job, plan, worker, pmi) for worker in plan.workers],
+            outputs,
+            screen=screen,
+            teardown=Teardown(JobProcesses(plan.job_id), plan.store_name),
+            guard=lifetimes.enter_context(guarded(plan.job_id, plan.store_name)),
+        )
+        if offer_interrupter is not None:
+            offer_interrupter(partial(loop.call_soon_threadsafe, supervision.receive_signal, signal.SIGINT))
+        lifetimes.enter_context(interrupts(loop, supervision.receive_signal))
+        outcome = await supervision.run()
+        screen.close()
+        screen.say(report_lines(outcome, supervision.witnesses(socket.gethostname())))
+    return outcome.exit_code
+
+
+def _start(job: JobDescription, plan: _Plan, worker: WorkerPlan, pmi: PmiService) -> WorkerProcess:
+    rank = worker.identity.rank
+    variables = worker_environment(worker, plan.cluster, job.environment, drop_in=job.drop_in)
+    process = start_worker(rank, job.command, variables)
+    pmi.serve(rank, process.pmi)
+    return process
+
+
+def _log_paths(job: JobDescription) -> list[Path | None]:
+    return [job.log_dir / f"job_{rank}.log" if job.log_dir else None for rank in range(job.num_workers)]
+
+
+def _opening_lines(job: JobDescription, plan: _Plan) -> list[str]:
+    lines = [start_text(job.num_workers, plan.shares, len(plan.gpus), plan.job_id)]
+    if plan.replaces_tf_config:
+        lines.append("the TF_CONFIG of this shell is replaced by one for the workers started here")
+    if job.verbose:
+        lines.append(f"seed {plan.workers[0].identity.seed}; each worker runs: {shlex.join(job.command)}")
+        for worker in plan.workers:
+            cores = ",".join(map(str, worker.cores.cores)) if worker.cores is not None else "any"
+            address = plan.cluster.address_of_rank(worker.identity.rank)
+            gpu = f", GPU {worker.gpu}" if worker.gpu is not None else ""
+            lines.append(f"rank {worker.identity.rank}: cores {cores}{gpu}, address {address}")
+        if job.log_dir is not None:
+            lines.append(f"log files: {job.log_dir}/job_0.log and so on")
+    return lines

@@ -1,14 +1,14 @@
 """One life of the group of workers: what to do when something happens to it. Pure: no clock, no processes.
 
-The acting code feeds events in, each with the time, and carries out the actions that come back; so every order of
-events can be tested, and a restart policy or more hosts can be put above without touching it.
+The acting code feeds events in, each with the time, and carries out the actions that come back; so every
+order of events can be tested, and a restart policy or more hosts can be put above without touching it.
 
-    running ── first failure, a rank that left, an interrupt, the start timeout ──► stopping ── all ended ──► done
-       └──────────────────────── all workers exit with 0 ─────────────────────────────────────────────────────┘
-    stopping: SIGTERM to the others at once; SIGKILL to every process of the job after `GRACE_SECONDS`; done, whatever
-    is left, after `LIMIT_SECONDS`. A second interrupt kills at once.
+    running ── first failure, a rank that left, an interrupt, start timeout ──► stopping ── all ended ──► done
+       └─────────────────────── all workers exit with 0 ──────────────────────────────────────────────────┘
+    stopping: SIGTERM to the others at once; SIGKILL to every process of the job after `GRACE_SECONDS`; done,
+    whatever is left, after `LIMIT_SECONDS`. A second interrupt kills at once.
 
-Why a failure stops everybody: ranks blocked in a collective never notice a dead peer (`docs/architecture.md`).
+Why a failure stops everybody: ranks blocked in a collective never notice a dead peer.
 """
 
 import signal
@@ -125,8 +125,8 @@ class Generation:
 
     Args:
         num_workers: How many ranks there are.
-        start_timeout_seconds: How long after the last rank's `Joining` each must be `Joined`. Ranks that live and have
-            not asked for the group yet (they may be loading data) are waited for without end.
+        start_timeout_seconds: How long after the last rank's `Joining` each must be `Joined`. Ranks that live
+            and have not asked for the group yet (they may be loading data) are waited for without end.
         now: The time at the start, in seconds; all other times are measured on the same clock.
     """
 
@@ -200,7 +200,7 @@ class Generation:
         return self._await_group(now)
 
     def _await_group(self, now: float) -> list[Action]:
-        """Looks after ranks that wait for others to join: someone left, someone is late, or all are coming."""
+        """Looks after ranks that wait for others to join: one left, one is late, or all are coming."""
         if self._cause is not None:
             return []
         left = self._ranks(lambda worker: not worker.joined and not worker.running)

@@ -1,11 +1,11 @@
 """The process that ends a job when its launcher is gone: nothing outlives even ``kill -9``.
 
-    agent ── "started 1234\\n" "ended 1234\\n" … "bye\\n" ──► pipe ──► guard (own session, no signals but SIGKILL)
-                                                     end of file without "bye": SIGKILL to every process of the job
+    agent ── "started 1234" "ended 1234" … "bye" ──► pipe ──► guard (own session, deaf to all but SIGKILL)
+                                              end of file without "bye": SIGKILL to every process of the job
 
 Only the agent holds the writing end, so the end of file means that the agent is gone, however it went. The
-parent-death signal cannot do this: it is bound to the thread that spawned, and misses grandchildren. This program
-imports almost nothing until it must act: it starts beside the workers and takes no time from them.
+parent-death signal cannot do this: it is bound to the thread that spawned, and misses grandchildren. This
+program imports almost nothing until it must act: it starts beside the workers and takes no time from them.
 """
 
 import signal
@@ -19,7 +19,7 @@ _LIMIT_SECONDS = 5.0
 
 
 def main() -> None:
-    """Runs the guard: ``python -m paceline.launcher.guard JOB_ID STORE_NAME``, reading from standard input."""
+    """Runs the guard: ``python -m paceline.launcher.guard JOB_ID STORE_NAME``, reading standard input."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     job_id, store_name = sys.argv[1:]

@@ -1,11 +1,12 @@
-"""What this host offers to workers: usable cores, the container's limit, GPUs. Reads the system; decides nothing else.
+"""What this host offers to workers: usable cores, the container's limit, GPUs. Reads the system.
 
-"Usable" is what this process may use, not what the machine has: in a container, under Slurm or `taskset` that is less.
+"Usable" is what this process may use, not what the machine has: in a container, under Slurm or `taskset` that
+is less.
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -32,7 +33,7 @@ def _place(core: int) -> tuple[int, int, int]:
 
 
 def core_quota() -> float | None:
-    """How many cores' worth of time this process's control group may use; None without a limit or control group."""
+    """How many cores' worth of time this process's control group may use; None without a limit."""
     try:
         lines = _CGROUP_OF_SELF.read_text().splitlines()
     except OSError:
@@ -65,7 +66,7 @@ def parse_quota(text: str) -> float | None:
 
 
 def visible_gpus(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The GPUs a worker may be given, as CUDA_VISIBLE_DEVICES names them: the user's own list, else all there are."""
+    """The GPUs for workers, as CUDA_VISIBLE_DEVICES names them: the user's own list, else all there are."""
     return gpu_names(variables.get("CUDA_VISIBLE_DEVICES"), _count_gpus())
 
 
@@ -87,8 +88,19 @@ def gpu_names(listed: str | None, num_present: int) -> tuple[str, ...]:
     return tuple(names)
 
 
+def num_workers_for(cores: Sequence[int], quota: float | None, gpus: Sequence[str]) -> int:
+    """How many workers fill this host: one for each GPU, else one for each core that can be used; pure.
+
+    >>> num_workers_for([0, 1, 2, 3], None, []), num_workers_for([0, 1, 2, 3], 1.5, [])
+    (4, 1)
+    """
+    if gpus:
+        return len(gpus)
+    return len(cores) if quota is None else max(1, min(len(cores), int(quota)))
+
+
 def _count_gpus() -> int:
-    """GPUs that this process can open: the driver lists the whole machine's, a container is given fewer nodes."""
+    """GPUs that this process can open: the driver lists the machine's, a container is given fewer nodes."""
     if not _NVIDIA_DRIVER.is_dir():
         return 0
     return sum(1 for node in _DEVICES.iterdir() if _GPU_NODE.fullmatch(node.name))

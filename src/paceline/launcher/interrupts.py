@@ -10,13 +10,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def interrupts(
-    loop: asyncio.AbstractEventLoop, receive: Callable[[signal.Signals], None]
-) -> Iterator[None]:
+def interrupts(loop: asyncio.AbstractEventLoop, receive: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Passes signals to `receive` while it lasts; then every handler is what it was.
 
-    A signal that was being ignored stays ignored (``nohup``, or in the background of a shell script). Outside the main
-    thread Python receives no signals and this does nothing.
+    A signal that was being ignored stays ignored (``nohup``, or in the background of a shell script). Outside
+    the main thread Python receives no signals and this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""What the launcher is asked to do: the description of a job, and the commands that workers are started with. Pure."""
+"""What the launcher is asked to do: the description of a job, and the command of its workers. Pure."""
 
 import math
 import sys
@@ -20,13 +20,13 @@ Binding = Literal["cores", "none"]
 class JobDescription:
     """A job on this host.
 
-    >>> job = JobDescription(command=worker_command("train.py", ["--epochs", "3"]), num_workers=2, environment={})
+    >>> job = JobDescription(command=worker_command("train.py", []), num_workers=2, environment={})
 
     Args:
         command: What each worker executes.
         num_workers: How many of them.
         environment: The variables that workers inherit, the launcher's own as a rule.
-        bind: ``cores``: each worker gets its own cores and thread counts; ``none``: the operating system decides.
+        bind: ``cores``: each worker gets its own cores and thread counts; ``none``: the system decides.
         log_dir: Folder for ``job_0.log``, ``job_1.log``, …; None: no files.
         start_timeout_seconds: How long the group may take to form once every rank has asked for it.
         seed: Seed of Python, NumPy and TensorFlow on every rank; None: a random one.
@@ -52,13 +52,13 @@ class JobDescription:
         if not self.command:
             faults.append("command: received nothing; expected what each worker executes")
         if self.num_workers < 1:
-            faults.append(f"workers: received {self.num_workers}; expected a number from 1 on")
+            faults.append(f"--workers: received {self.num_workers}; expected a number from 1 on")
         if self.bind not in ("cores", "none"):
-            faults.append(f"bind: received {self.bind!r}; expected 'cores' or 'none'")
+            faults.append(f"--bind: received {self.bind!r}; expected 'cores' or 'none'")
         if not (self.start_timeout_seconds > 0 and math.isfinite(self.start_timeout_seconds)):
-            faults.append(f"start timeout: received {self.start_timeout_seconds}; expected seconds above 0")
+            faults.append(f"--start-timeout: received {self.start_timeout_seconds}; expected seconds above 0")
         if self.seed is not None and not 0 <= self.seed <= MAX_SEED:
-            faults.append(f"seed: received {self.seed}; expected an integer from 0 to {MAX_SEED}")
+            faults.append(f"--seed: received {self.seed}; expected an integer from 0 to {MAX_SEED}")
         if faults:
             raise ValueError("\n".join(faults))
 

@@ -1,8 +1,8 @@
 """All processes of a job on this host, also those that scripts started, and how to end every one of them.
 
 A worker's children outlive it easily: data loaders in process groups or sessions of their own, servers in the
-background. Two marks lead to them: descent (the tree below each worker, remembered while it stands) and the job's id in
-the environment, which children inherit even when their parents are gone.
+background. Two marks lead to them: descent (the tree below each worker, remembered while it stands) and the
+job's id in the environment, which children inherit even when their parents are gone.
 """
 
 import contextlib
@@ -68,8 +68,8 @@ def _lives(process: psutil.Process) -> bool:
 def marked_pids(job_id: str) -> list[int]:
     """The processes that were started with the job's id in their environment, this one excepted.
 
-    Read without psutil, which takes ten times as long: this is done at the end of every job, on hosts with thousands
-    of processes.
+    Read without psutil, which takes ten times as long: this is done at the end of every job, on hosts with
+    thousands of processes.
     """
     mark = f"{environment.JOB_ID}={job_id}".encode()
     found = []

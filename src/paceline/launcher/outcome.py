@@ -1,4 +1,4 @@
-"""How a generation ended: the cause, and what became of each rank. Values; ``report.py`` puts them into words."""
+"""How a generation ended: the cause, and what became of each rank; ``report.py`` has the words."""
 
 import signal
 from dataclasses import dataclass

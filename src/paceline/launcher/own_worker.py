@@ -24,7 +24,7 @@ class OwnWorker:
         return os.getppid() == self._pid
 
     def end(self, loop: Loop, grace_seconds: float, on_survival: Callback) -> None:
-        """Sends SIGTERM after `grace_seconds`, SIGKILL if that is not heeded; `on_survival` if neither helps."""
+        """Sends SIGTERM after `grace_seconds`, then SIGKILL; `on_survival` if neither helps."""
         killed = grace_seconds + KILL_AFTER_SECONDS
         loop.call_later(grace_seconds, lambda: self._signal(signal.SIGTERM))
         loop.call_later(killed, self.kill)

@@ -1,7 +1,7 @@
 """MPI's process manager for the ranks of this host: answers PMI-1 on each worker's inherited socket.
 
-The words are ``rendezvous/pmi.py``'s; this file moves bytes. It lives in the agent, not in the worker, because
-`MPI_Init` holds the interpreter lock of the rank that asks.
+The words are ``rendezvous/pmi.py``'s; this file moves bytes. It lives in the agent, not in the worker,
+because `MPI_Init` holds the interpreter lock of the rank that asks.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """What the launcher tells the user, in words. Pure.
 
-The cause comes last, where the eye and the last lines of a CI log are: first one line for each rank that fell with
-it, then which rank on which host failed, then its traceback, or, where a sudden end left none, its last words.
+The cause comes last, where the eye and the last lines of a CI log are: first one line for each rank that fell
+with it, then which rank on which host failed, then its traceback, or, where a sudden end left none, its last
+words.
 """
 
 import signal
@@ -20,12 +21,12 @@ from paceline.launcher.outcome import (
 )
 
 _SAME_SCRIPT = (
-    "All ranks must run the same script, and each must create the strategy (or call fit): look for a condition on "
-    "the rank, an early exit, or a `__main__` guard that only some ranks pass."
+    "All ranks must run the same script, and each must create the strategy (or call fit): look for a "
+    "condition on the rank, an early exit, or a `__main__` guard that only some ranks pass."
 )
 _MEMORY_HINT = (
-    "Nobody here sent it that signal. If it ran out of memory, the kernel's log says so (`dmesg | grep -i oom`): use "
-    "fewer workers, a smaller batch, or a host with more memory."
+    "Paceline did not send that signal. If the host ran out of memory, its kernel's log says so "
+    "(`dmesg | grep -i oom`): use fewer workers, a smaller batch, or a host with more memory."
 )
 
 
@@ -73,7 +74,9 @@ def start_text(num_workers: int, shares: Sequence[CoreShare] | None, num_gpus: i
         if len(cores) < num_workers:
             parts.append(f"sharing {_count(len(cores), 'core')}")
         else:
-            parts.append(f"{_count(largest, 'core') if smallest == largest else f'{smallest}-{largest} cores'} each")
+            parts.append(
+                f"{_count(largest, 'core') if smallest == largest else f'{smallest}-{largest} cores'} each"
+            )
     return f"{', '.join(parts)}; job {job_id}"
 
 
@@ -86,8 +89,8 @@ def waiting_text(waiting: Sequence[int], missing: Sequence[int], seconds: float)
     one = len(missing) == 1
     return (
         f"{ranks_text(missing)} {'has' if one else 'have'} not joined yet, {seconds:.0f} s after the start; "
-        f"{ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {'it' if one else 'them'} to come to "
-        f"{'its' if one else 'their'} strategy or fit"
+        f"{ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {'it' if one else 'them'} to come "
+        f"to {'its' if one else 'their'} strategy or fit"
     )
 
 
@@ -109,27 +112,30 @@ def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str
     """The last lines of a job that did not end well; none for one that did."""
     if outcome.cause is None:
         return []
-    culprit = getattr(outcome.cause, "rank", None)
-    lines = [
-        line
-        for end in outcome.workers
-        if end.rank != culprit and (line := _consequence(end, outcome.cause, witnesses[end.rank]))
-    ]
-    return lines + _cause_lines(outcome.cause, witnesses)
+    cause = outcome.cause
+    lines = []
+    for end in outcome.workers:
+        if not (isinstance(cause, WorkerFailed | WorkerLeft) and end.rank == cause.rank):
+            lines += _consequence(end, cause, witnesses[end.rank])
+    return lines + _cause_lines(cause, witnesses)
 
 
-def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> str | None:
-    """What one rank suffered from the `cause`; None where that needs no words."""
+def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> list[str]:
+    """What one rank suffered from the `cause`: one line, or none where that needs no words."""
     rank = f"paceline: rank {end.rank}"
     if end.exit_code is None:
-        return f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"
+        return [f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"]
     if end.failed is not None:
-        return f"{rank} failed later: {end.failed.exception.splitlines()[0] if end.failed.exception else 'exception'}"
+        return [f"{rank} failed later: {_first_line(end.failed.exception)}"]
     if end.ended_before_stop or isinstance(cause, Interrupted):
-        return None
+        return []
     if end.exit_code in (0, -signal.SIGTERM, -signal.SIGKILL):
-        return f"{rank} stopped, because {_because(cause)}"
-    return f"{rank} {_ended(end.exit_code)} later"
+        return [f"{rank} stopped, because {_because(cause)}"]
+    return [f"{rank} {_ended(end.exit_code)} later"]
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def _because(cause: Cause) -> str:
@@ -149,29 +155,28 @@ def _cause_lines(cause: Cause, witnesses: Mapping[int, Witness]) -> list[str]:
         case WorkerFailed():
             return _failure_lines(cause, witnesses[cause.rank])
         case WorkerLeft(rank=rank, waiting=waiting):
-            text = (
-                f"paceline: rank {rank} ({witnesses[rank].host}) ended with code 0 before it joined the group, and "
+            return [
+                f"paceline: rank {rank} ({witnesses[rank].host}) ended with code 0 before it joined the group; "
                 f"{ranks_text(waiting)} would wait for it for ever. {_SAME_SCRIPT}"
-            )
-            return [text]
+            ]
         case GroupNotFormed(missing=missing, timeout_seconds=seconds):
-            text = (
-                f"paceline: every rank asked for the group, but after {seconds:g} s {ranks_text(missing)} still had no "
-                "connection to the others. If this host is only slow, raise --start-timeout."
-            )
-            return [text]
+            return [
+                f"paceline: every rank asked for the group, but after {seconds:g} s {ranks_text(missing)} still "
+                "had no connection to the others. If this host is only slow, raise --start-timeout."
+            ]
         case Interrupted():
             return []
 
 
 def _failure_lines(cause: WorkerFailed, witness: Witness) -> list[str]:
     who = f"paceline: rank {cause.rank} ({witness.host})"
+    left = ", before it joined the group that {} had asked for"
+    joined = left.format(ranks_text(cause.waiting)) if cause.waiting else ""
     if cause.failed is not None:
         text = cause.failed.traceback.rstrip("\n") or cause.failed.exception
-        return [f"{who} failed with exit code {cause.failed.exit_code}:", *text.split("\n")]
-    killed = cause.exit_code == -signal.SIGKILL
-    left = f", before it joined the group that {ranks_text(cause.waiting)} had asked for" if cause.waiting else ""
-    lines = [f"{who} {_ended(cause.exit_code)}{left}.{f' {_MEMORY_HINT}' if killed else ''}"]
+        return [f"{who} failed with exit code {cause.failed.exit_code}{joined}:", *text.split("\n")]
+    hint = f" {_MEMORY_HINT}" if cause.exit_code == -signal.SIGKILL else ""
+    lines = [f"{who} {_ended(cause.exit_code)}{joined}.{hint}"]
     if witness.last_words:
         lines += ["The last lines of its stderr:", *(f"    {line}" for line in witness.last_words)]
     return lines

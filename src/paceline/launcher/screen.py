@@ -1,12 +1,12 @@
-"""All workers' output on the user's screen: whole lines with their rank, and below them one live line, the chief's.
+"""All workers' output on the user's screen: whole lines with their rank, and one live line, the chief's.
 
-    [1] Found 8000 images                         finished lines, as they come
+    [1] Found 8000 images                  finished lines, as they come
     [0] Epoch 1/3
-    [0] 63/125 ━━━━━━━━━━────────── 1s 17ms/step   live: rewritten in place, taken away before anything else is written
+    [0] 63/125 ━━━━━━━━━━──────── 1s       live: rewritten in place, taken away before anything else
 
-In a terminal the live line is drawn at most every `DRAW_INTERVAL_SECONDS`. A file or pipe has no place to rewrite, so
-there an unfinished line is written as it stands, at most every `STATE_INTERVAL_SECONDS`, to show that work goes on.
-Times are arguments; the caller calls `tick` at `deadline`.
+In a terminal the live line is drawn at most every `DRAW_INTERVAL_SECONDS`. A file or pipe has no place to
+rewrite, so there an unfinished line is written as it stands, at most every `STATE_INTERVAL_SECONDS`, to show
+that work goes on. Times are arguments; the caller calls `tick` at `deadline`.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,9 @@ class Screen:
         """Whether the user's end of stdout is gone."""
         return self._sinks[Stream.OUT].is_closed
 
-    def show(self, rank: int, stream: Stream, lines: Sequence[StyledLine], current: StyledLine, now: float) -> None:
+    def show(
+        self, rank: int, stream: Stream, lines: Sequence[StyledLine], current: StyledLine, now: float
+    ) -> None:
         """A worker's `stream` finished `lines`, and now stands at the unfinished `current`."""
         if lines:
             if rank == CHIEF and self._drawn is stream:
@@ -84,7 +86,7 @@ class Screen:
         """Shows what has become due."""
         for stream, live in self._live.items():
             if live.show_at is not None and now >= live.show_at:
-                self._show_live(stream, live, now)
+                self._show_live(stream, live)
 
     def close(self) -> None:
         """Takes the live line away."""
@@ -106,9 +108,9 @@ class Screen:
             terminal = self._sinks[stream].is_terminal
             live.show_at = now + (DRAW_INTERVAL_SECONDS if terminal else STATE_INTERVAL_SECONDS)
             if terminal and is_new:
-                self._show_live(stream, live, now)
+                self._show_live(stream, live)
 
-    def _show_live(self, stream: Stream, live: _Live, now: float) -> None:
+    def _show_live(self, stream: Stream, live: _Live) -> None:
         live.show_at = None
         live.shown = live.line
         sink = self._sinks[stream]
@@ -122,7 +124,9 @@ class Screen:
 
     def _live_text(self, stream: Stream) -> str:
         sink = self._sinks[stream]
-        room = sink.width - self._width - len("[] ") - 1  # the last column would wrap the cursor to the next row
+        room = (
+            sink.width - self._width - len("[] ") - 1
+        )  # the last column would wrap the cursor to the next row
         return self._prefixed(CHIEF, self._live[stream].line.cut(max(room, 0)), sink)
 
     def _erase(self) -> None:

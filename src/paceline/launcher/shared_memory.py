@@ -1,7 +1,7 @@
 """Segments in ``/dev/shm`` that killed workers would leave behind.
 
-Ranks take the names of their segments away right after MPI stands, so only a worker that dies before that moment leaves
-one: 2 to 3 MB of memory that no process owns, until the next boot.
+Ranks take the names of their segments away right after MPI stands, so only a worker that dies before that
+moment leaves one: 2 to 3 MB of memory that no process owns, until the next boot.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from pathlib import Path
 
 _DIRECTORY = Path("/dev/shm")
 _OURS = ("mpich_shm_", "ucx_")
-"""How the names of MPICH's and its transport's segments begin; a script's own segments are not ours to remove."""
+"""How the names of MPICH's and its transport's segments begin; a script's own are not ours to remove."""
 
 
 def mapped_segments(pids: Iterable[int]) -> frozenset[Path]:
@@ -20,7 +20,9 @@ def mapped_segments(pids: Iterable[int]) -> frozenset[Path]:
         with contextlib.suppress(OSError), Path(f"/proc/{pid}/maps").open() as maps:
             for line in maps:
                 _, separator, name = line.rstrip("\n").partition(f" {_DIRECTORY}/")
-                if separator and name.startswith(_OURS):  # an unlinked one ends in " (deleted)": no file has that name
+                if separator and name.startswith(_OURS):  # "x (deleted)": there is no such file
+                    _OURS
+                ):  # an unlinked one ends in " (deleted)": no file has that name
                     found.add(_DIRECTORY / name)
     return frozenset(found)
 

@@ -1,7 +1,7 @@
 """A line of text as a terminal shows it: pieces of text, each with its colours. Pure.
 
-What a worker wrote is kept in this form because it ends in three places that want it differently: a terminal (with
-colours, cut to the width), a pipe and a log file (plain).
+What a worker wrote is kept in this form because it ends in three places that want it differently: a terminal
+(with colours, cut to the width), a pipe and a log file (plain).
 """
 
 import unicodedata

@@ -1,14 +1,14 @@
 """The acting half of a generation: carries out what ``generation.py`` decides. An event loop, no decisions.
 
-    workers ── messages, ends ──► Generation ── actions ──► signals, kills, words
-       └────── output ──────────► WorkerOutput ──► Screen, log files
+workers ── messages, ends ──► Generation ── actions ──► signals, kills, words
+   └────── output ──────────► WorkerOutput ──► Screen, log files
 """
 
 import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from paceline.launcher import report
 from paceline.launcher.generation import (
@@ -24,12 +24,17 @@ from paceline.launcher.generation import (
     TellWaiting,
     Terminate,
 )
+from paceline.launcher.guard_line import GuardLine
 from paceline.launcher.outcome import Outcome
+from paceline.launcher.report import Witness
 from paceline.launcher.screen import Screen, Stream
 from paceline.launcher.teardown import Teardown
 from paceline.launcher.worker_output import WorkerOutput
 from paceline.launcher.worker_process import WorkerListener, WorkerProcess
 from paceline.rendezvous.channel import Message
+
+_TEARDOWN_SECONDS = 0.5
+"""How long processes that survive SIGKILL for a moment are waited for."""
 
 _SILENCE_SECONDS = 0.5
 """How long output that is still on its way is waited for, once every process has ended."""
@@ -41,58 +46,69 @@ class Supervision(WorkerListener):
     Args:
         loop: The running event loop.
         generation: Decides.
-        workers: By rank; already started.
+        starters: By rank; each starts that rank's worker.
         outputs: By rank.
         screen: Where the launcher's words and the live line go.
         teardown: Knows all processes of the job.
-        note_end: Called with the process id of each worker that has ended.
+        guard: Is told the process ids of workers.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         generation: Generation,
-        workers: Sequence[WorkerProcess],
+        starters: Sequence[Callable[[], WorkerProcess]],
         outputs: Sequence[WorkerOutput],
         *,
         screen: Screen,
         teardown: Teardown,
-        note_end: Callable[[int], None],
+        guard: GuardLine,
     ) -> None:
         self._loop = loop
         self._generation = generation
-        self._workers = workers
+        self._starters = starters
+        self._workers: list[WorkerProcess] = []
         self._outputs = outputs
         self._screen = screen
         self._teardown = teardown
-        self._note_end = note_end
+        self._guard = guard
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._silence = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> Outcome:
-        """Until every worker has ended, or could not be ended; then nothing of the job is left.
+        """Starts the workers, watches them until each has ended or could not be ended, and leaves nothing.
 
         Returns:
             How it ended; all output has been passed on, nothing has been reported yet.
+
+        Raises:
+            OSError: a worker could not be started.
         """
-        for worker in self._workers:
-            worker.attach(self._loop, self)
         try:
-            outcome = await self._outcome
-            self._teardown.finish(_SILENCE_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._silence.wait(), _SILENCE_SECONDS)
+            for start in self._starters:
+                worker = start()
+                self._workers.append(worker)
+                self._teardown.add(worker.pid)
+                self._guard.worker_started(worker.pid)
+            for worker in self._workers:
+                worker.attach(self._loop, self)
+            return await self._outcome
         finally:
+            self._teardown.finish(_TEARDOWN_SECONDS)
+            if self._outcome.done():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._silence.wait(), _SILENCE_SECONDS)
             if self._timer is not None:
                 self._timer.cancel()
-            for worker in self._workers:
-                worker.detach(self._loop)
-        now = time.monotonic()
-        for output in self._outputs:
-            for stream in Stream:
-                output.end(stream, now)
-        return outcome
+            self._end_output()
+
+    def witnesses(self, host: str) -> dict[int, Witness]:
+        """What is known about each worker, for the report."""
+        return {
+            worker.rank: Witness(host=host, pid=worker.pid, last_words=self._outputs[worker.rank].last_words)
+            for worker in self._workers
+        }
 
     def receive_signal(self, number: signal.Signals) -> None:
         """The launcher was told to stop."""
@@ -121,7 +137,7 @@ class Supervision(WorkerListener):
 
     def ended(self, rank: int, exit_code: int) -> None:
         """Passes the end on."""
-        self._note_end(self._workers[rank].pid)
+        self._guard.worker_ended(self._workers[rank].pid)
         self._on(Exited(rank, exit_code))
 
     def _on(self, event: Event) -> None:
@@ -170,12 +186,8 @@ class Supervision(WorkerListener):
     def _say(self, text: str) -> None:
         self._screen.say([f"paceline: {text}"])
 
-
-def witnesses(
-    host: str, workers: Sequence[WorkerProcess], outputs: Sequence[WorkerOutput]
-) -> Mapping[int, report.Witness]:
-    """What is known about each worker, for the report."""
-    return {
-        worker.rank: report.Witness(host=host, pid=worker.pid, last_words=output.last_words)
-        for worker, output in zip(workers, outputs, strict=True)
-    }
+    def _end_output(self) -> None:
+        for worker in self._workers:
+            worker.detach(self._loop)
+            for stream in Stream:
+                self._outputs[worker.rank].end(stream, time.monotonic())

@@ -1,4 +1,4 @@
-"""Ending a job on this host for good: every process, then their shared memory. Used by the agent and by the guard."""
+"""Ending a job on this host for good: every process, then its shared memory. For the agent and the guard."""
 
 import time
 from pathlib import Path
@@ -24,8 +24,12 @@ class Teardown:
         self._store_name = store_name
         self._segments: frozenset[Path] = frozenset()
 
+    def add(self, pid: int) -> None:
+        """Takes the process `pid` for one of the job."""
+        self._processes.add(pid)
+
     def survey(self) -> list[psutil.Process]:
-        """The living processes; remembers them and their segments, before those that lead to them are gone."""
+        """The living processes; remembers them and their segments before what leads to them is gone."""
         living = self._processes.survey()
         self._segments |= mapped_segments(process.pid for process in living)
         return living
@@ -35,7 +39,7 @@ class Teardown:
         kill(self.survey())
 
     def finish(self, limit_seconds: float) -> list[int]:
-        """Kills until nothing is left, for at most `limit_seconds`; removes segments; returns the pids still there."""
+        """Kills until nothing is left or `limit_seconds` are over; removes segments; returns what is left."""
         give_up_at = time.monotonic() + limit_seconds
         # A process may fork between being seen and being killed: only an empty survey is the end.
         while (living := self.survey()) and time.monotonic() < give_up_at:

@@ -1,8 +1,9 @@
 """What a terminal would show of a stream of bytes, one line at a time. Pure: bytes in, lines out.
 
-Keras rewrites its progress bar with backspaces, carriage returns and colours and ends it with one newline per epoch;
-other libraries erase to the end of the line or move the cursor. Cut naively at newlines, such output is unreadable in
-a file and wrecks a terminal that several workers share. So each stream is shown to a terminal of one line:
+Keras rewrites its progress bar with backspaces, carriage returns and colours and ends it with one newline per
+epoch; other libraries erase to the end of the line or move the cursor. Cut naively at newlines, such output
+is unreadable in a file and wrecks a terminal that several workers share. So each stream is shown to a
+terminal of one line:
 
     b"1/2 loss: 0.5\\b\\b\\b" ··· b"\\r2/2 loss: 0.4\\n"  ──►  one finished line "2/2 loss: 0.4"
                               └ `current`: "1/2 loss: 0.5"
@@ -17,7 +18,7 @@ from itertools import groupby
 from paceline.launcher.styled_line import EMPTY_LINE, StyledLine
 
 MAX_LINE_CHARACTERS = 1 << 16
-"""A longer line is cut into lines of this length, so that a stream without newlines needs no endless memory."""
+"""A longer line is cut into lines of this length: a stream without newlines needs no endless memory."""
 
 _MAX_ESCAPE_CHARACTERS = 4096
 _MAX_STYLE_CHARACTERS = 64
@@ -65,10 +66,12 @@ class TerminalLine:
             return StyledLine((("", text),))
         cells = zip(self._styles, text, strict=False)
         grouped = groupby(cells, key=lambda cell: cell[0])
-        return StyledLine(tuple((style, "".join(character for _, character in run)) for style, run in grouped))
+        return StyledLine(
+            tuple((style, "".join(character for _, character in run)) for style, run in grouped)
+        )
 
     def feed(self, data: bytes) -> list[StyledLine]:
-        """The lines that `data` finishes; a character or escape sequence cut in two waits for its other half."""
+        """The lines that `data` finishes; a character or sequence cut in two waits for its other half."""
         return self._show(self._unread + self._decoder.decode(data))
 
     def end(self) -> list[StyledLine]:

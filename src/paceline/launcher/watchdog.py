@@ -9,6 +9,7 @@ Run as ``python -m paceline.launcher.watchdog LINE_FD PMI_FD`` by `paceline.rend
 person. It imports no TensorFlow and no MPI, so that it is there before the worker notices.
 """
 
+import contextlib
 import enum
 import os
 import signal
@@ -102,9 +103,9 @@ class Watchdog:
         """Serves the worker until it is gone or needs nothing more."""
         self._loop.watch(self._line, self._read_line)
         self._loop.call_later(wording.FIRST_WAITING_LINE_SECONDS, self._say_waiting)
-        self._loop.call_later(0.0, self._party.start)
         self._loop.call_later(_POLL_SECONDS, self._poll)
         try:
+            self._party.start()
             self._loop.run()
         finally:
             self._party.close()
@@ -120,9 +121,7 @@ class Watchdog:
             case Refused(text):
                 self._deny(orders.Denied(True, text))
             case TimedOut():
-                seconds = self._order.start_timeout_seconds
-                text = wording.timeout_message(self._order.rank, len(self._order.addresses), seconds, message)
-                self._deny(orders.Denied(False, text))
+                self._deny(orders.Denied(False, wording.timeout_message(self._order, message)))
             case FenceOut(keys) if self._pmi is not None:
                 self._pmi.release(keys)
             case Ended() if self._state is State.MEETING:
@@ -153,10 +152,8 @@ class Watchdog:
         self._loop.stop()
 
     def _tell_worker(self, line: orders.Line) -> None:
-        try:
+        with contextlib.suppress(OSError):  # it is gone, and the end of its line will say so
             self._line.sendall(orders.encode(line))
-        except OSError:
-            return  # it is gone, and the end of its line will say so
 
     def _say_waiting(self) -> None:
         if self._state is not State.MEETING:
@@ -204,15 +201,18 @@ class Watchdog:
 
     def _lose_worker(self, reason: str) -> None:
         """The worker failed: the others must know now, not when it has ended."""
-        if self._state in (State.MEETING, State.STANDING):
+        if self._state is State.STANDING:
             self._party.send(WorkerLost(reason))
             self._end_worker(_FAILED_WORKER_SECONDS)
 
     def _worker_gone(self) -> None:
-        """The line closed: the worker died, or is about to be gone."""
+        """The line closed: the worker died, is about to be gone, or gave up waiting for the others."""
         if self._finishing and self._pmi is not None and self._pmi.finished:
             self._leave()
-        if self._state in (State.MEETING, State.STANDING):
+        if self._state is State.MEETING:
+            self._party.send(WorkerLost("ended before the group stood"))
+            self._loop.stop()
+        if self._state is State.STANDING:
             self._party.send(WorkerLost("died without a word (killed, or crashed outside Python)"))
             self._end_worker(KILL_AFTER_SECONDS)
 
@@ -235,10 +235,7 @@ class Watchdog:
         self._worker.end(self._loop, grace_seconds, self._give_up)
 
     def _give_up(self) -> None:
-        self._say(
-            "paceline: this rank's process cannot be ended; if it is process 1 of a container, "
-            "start the container with an init process (docker run --init)"
-        )
+        self._say(wording.CANNOT_BE_ENDED)
         self._loop.stop()
 
 
@@ -278,10 +275,8 @@ def main(arguments: list[str]) -> None:
 
 def say(text: str) -> None:
     """Prints `text` on the worker's stderr, in one write so that ranks that share a terminal do not mix."""
-    try:
+    with contextlib.suppress(OSError):  # the terminal is gone
         os.write(2, f"{text}\n".encode(errors="backslashreplace"))
-    except OSError:
-        return  # the terminal is gone
 
 
 def _read_order(line: socket.socket) -> orders.Order | None:

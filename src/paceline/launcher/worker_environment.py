@@ -9,7 +9,7 @@ from paceline.cluster.spec import WORKER, ClusterSpec, Task
 from paceline.launcher.core_sharing import CoreShare
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
-"""Where TensorFlow and the numeric libraries read how many threads to start; never set over the user's own value."""
+"""Where TensorFlow and numeric libraries read how many threads to start; the user's own value stays."""
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
@@ -28,7 +28,7 @@ class WorkerPlan:
 def plan_workers(
     identities: Sequence[WorkerIdentity], shares: Sequence[CoreShare] | None, gpus: Sequence[str]
 ) -> tuple[WorkerPlan, ...]:
-    """Gives each worker its cores (`shares`, by local rank) and its GPU; more workers than GPUs share them in turn."""
+    """Gives each worker its cores (`shares`, by local rank) and its GPU; too few GPUs are shared in turn."""
     return tuple(
         WorkerPlan(
             identity=identity,

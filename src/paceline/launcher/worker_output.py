@@ -16,9 +16,10 @@ _MAX_LAST_WORD_CHARACTERS = 2000
 
 
 class LogFile:
-    """A worker's own file: its lines without rank and colours, both streams together, as a terminal would show them.
+    """A worker's own file: its lines without rank and colours, both streams, as a terminal would show them.
 
-    Made anew for each job. A disk that is full must not stop the training: the first failure to write ends the file.
+    Made anew for each job. A disk that is full must not stop the training: the first failure to write ends
+    the file.
 
     Args:
         path: The file.

@@ -6,8 +6,8 @@
       PMI        ◄─► socket pair ──────► PACELINE_PMI_FD     (rendezvous/pmi.py)
       `ended`    ◄── a thread that waits for the process
 
-The end of a process is passed on only after everything that it had said and written was: a traceback sent in its last
-moment is the cause, not a guess from the exit code.
+The end of a process is passed on only after everything that it had said and written was: a traceback sent in
+its last moment is the cause, not a guess from the exit code.
 """
 
 import asyncio

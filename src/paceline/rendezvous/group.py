@@ -97,9 +97,10 @@ class Group:
         """Why the sender of `join` cannot be in this group, with both sides' values; None when it can."""
         if join.world_size != self._chief.world_size or join.cluster_digest != self._chief.cluster_digest:
             return Refused(
-                f"rank {join.rank} has another cluster in TF_CONFIG than rank 0: "
-                f"world size {join.world_size} and description {join.cluster_digest}, "
-                f"on rank 0 {self._chief.world_size} and {self._chief.cluster_digest}. Expected the same `cluster` on every rank."
+                f"rank {join.rank} and rank 0 have different clusters in TF_CONFIG: "
+                f"world size {join.world_size} and description {join.cluster_digest} there, "
+                f"{self._chief.world_size} and {self._chief.cluster_digest} on rank 0. "
+                "Expected the same `cluster` on every rank."
             )
         if not 0 <= join.rank < len(self._addresses):
             return Refused(f"rank {join.rank} was received, expected 0 to {len(self._addresses) - 1}.")

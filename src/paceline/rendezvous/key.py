@@ -50,7 +50,7 @@ def _secret(path: Path) -> bytes:
     if mode & 0o077 or status.st_uid != os.geteuid():
         raise ConfigurationError(
             f"{environment.SECRET_FILE}: {str(path)!r} has the permissions {mode:03o} and the owner "
-            f"{status.st_uid}. Expected that only the user {os.geteuid()}, who runs the job, owns and can read it: "
+            f"{status.st_uid}. Expected that the user {os.geteuid()}, who runs the job, alone can read it: "
             f"`chmod 600 {path}`."
         )
     if not content:

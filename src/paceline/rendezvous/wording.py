@@ -2,9 +2,15 @@
 
 from paceline.cluster import environment
 from paceline.rendezvous.messages import Ended, MissingRank, TimedOut, Waiting
+from paceline.rendezvous.order import Order
 
 FIRST_WAITING_LINE_SECONDS = 2.0
 WAITING_LINE_INTERVAL_SECONDS = 10.0
+
+CANNOT_BE_ENDED = (
+    "paceline: this rank's process cannot be ended. "
+    "If it is process 1 of a container, start that with an init process (docker run --init)."
+)
 
 
 def waiting_line(rank: int, world_size: int, waiting: Waiting) -> str:
@@ -23,13 +29,16 @@ def waiting_line(rank: int, world_size: int, waiting: Waiting) -> str:
     )
 
 
-def timeout_message(rank: int, world_size: int, start_timeout_seconds: float, timed_out: TimedOut) -> str:
-    """Why `rank` gives up, with each missing rank, its address and the reason."""
-    named = "".join(f"\n  rank {one.rank} at {one.address}: {one.reason}" for one in timed_out.missing)
-    note = f"\n({timed_out.note}.)" if timed_out.note else ""
+def timeout_message(order: Order, timed_out: TimedOut) -> str:
+    """Why the rank of `order` gives up, with each missing rank, its address and the reason."""
+    named = "".join(
+        f"\n  rank {one.rank} at {one.address}: {one_line(one.reason)}" for one in timed_out.missing
+    )
+    note = f"\n({one_line(timed_out.note)}.)" if timed_out.note else ""
     return (
-        f"rank {rank} waited {start_timeout_seconds:g} s for {timed_out.num_missing} of {world_size} ranks "
-        f"that did not come:{named}{_more(timed_out.missing, timed_out.num_missing)}{note}\n"
+        f"the group did not form within the start timeout ({order.start_timeout_seconds:g} s on rank {order.rank}); "
+        f"{timed_out.num_missing} of {len(order.addresses)} ranks did not come:"
+        f"{named}{_more(timed_out.missing, timed_out.num_missing)}{note}\n"
         "Start every rank with the same `cluster` in TF_CONFIG and its own `task`; "
         f"{environment.START_TIMEOUT} sets how many seconds to wait."
     )

@@ -7,11 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.cluster.own_address import check_own_address
-from paceline.cluster.spec import ClusterSpec, Task
+from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
 from paceline.cluster.start_timeout import start_timeout_seconds
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
-from paceline.comm.world import World, current_world, join_world
+from paceline.comm.by_hand import join_world
+from paceline.comm.world import World, current_world
+from paceline.errors import ConfigurationError
 from paceline.strategy.base import SynchronousStrategy, local_device
+from paceline.strategy.randomness import adopt_chiefs_randomness
 from paceline.strategy.versions import versions
 
 _LOGGER = logging.getLogger("paceline")
@@ -69,10 +72,17 @@ def _world_of(cluster_resolver: Any) -> World:
         )
         return world
     cluster, task = place
-    if cluster.world_size == 1:
+    if cluster.world_size == 1 or task.type == EVALUATOR:
         return world
+    if task.type == PARAMETER_SERVER:
+        raise ConfigurationError(
+            "TF_CONFIG makes this process a parameter server (task.type is 'ps'), but the script makes a "
+            "MultiWorkerMirroredStrategy, which has none. Make it 'worker' or 'chief'."
+        )
     check_own_address(cluster.address_of(task))
-    return join_world(cluster, task, start_timeout_seconds(os.environ), versions())
+    world = join_world(cluster, task, start_timeout_seconds(os.environ), versions())
+    adopt_chiefs_randomness(world)
+    return world
 
 
 def _place_of(cluster_resolver: Any) -> tuple[ClusterSpec, Task] | None:

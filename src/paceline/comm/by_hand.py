@@ -1,0 +1,84 @@
+"""Joining a world from a process that no launcher started, and leaving it when the process ends.
+
+    join ─► watchdog beside this process, group stands, MPI ─► script goes on
+                                                                ├─ ends well ── exit handler: meet the others, leave
+                                                                └─ exception ── hook: tell the watchdog, then leave at
+                                                                   once (MPI_Finalize would wait for the others)
+"""
+
+import atexit
+import os
+import secrets
+import sys
+from types import TracebackType
+
+from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.spec import ClusterSpec, Task
+from paceline.comm.mpi_start import start_mpi
+from paceline.comm.world import World, enter_world
+from paceline.observe.failure import describe
+from paceline.observe.rank_logging import log_with_rank
+from paceline.rendezvous.by_hand import join_by_hand
+from paceline.rendezvous.facts import Facts
+
+_SEED_BITS = 31
+
+
+def join_world(cluster: ClusterSpec, task: Task, start_timeout_seconds: float, versions: dict[str, str]) -> World:
+    """Makes this process a member of `cluster`; returns when the group stands. Collective, blocks.
+
+    Args:
+        cluster: The whole job.
+        task: This process's own place in it.
+        start_timeout_seconds: How long to wait for the others.
+        versions: Name and version of each library that all ranks must share.
+
+    Raises:
+        StartTimeoutError: some rank never came.
+        ConfigurationError: the ranks' clusters or versions differ, or a setting is wrong.
+    """
+    facts = Facts(versions=versions, seed=secrets.randbits(_SEED_BITS))
+    membership = join_by_hand(cluster, task, facts, start_timeout_seconds)
+    identity = WorkerIdentity(
+        rank=membership.rank,
+        world_size=membership.world_size,
+        local_rank=membership.local_rank,
+        local_world_size=membership.local_world_size,
+        generation=membership.generation,
+        job_id=membership.job_id,
+        seed=membership.seed,
+    )
+    world = World(
+        identity,
+        connect=lambda: start_mpi(membership.pmi_socket.detach(), membership.rank, membership.world_size),
+        line=membership.line,
+        leave=membership.leave,
+        place=(cluster, task),
+    )
+    enter_world(world)
+    log_with_rank(world.rank, world.size)
+    _leave_at_exit(world)
+    world.communicator.barrier()
+    return world
+
+
+def _leave_at_exit(world: World) -> None:
+    """Ends this process's part in `world` when the process ends, well or not."""
+    failed_with: list[int] = []
+    previous_hook = sys.excepthook
+
+    def on_exception(type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        previous_hook(type_, error, trace)
+        report = describe(error, world.fatal)
+        failed_with.append(report.exit_code)
+        world.fail(report)
+
+    def on_exit() -> None:
+        if failed_with:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(failed_with[0])
+        world.finish()
+
+    sys.excepthook = on_exception
+    atexit.register(on_exit)
