@@ -31,7 +31,8 @@ def converse(membership: Membership) -> None:
         read = []
         for barrier in range(3):
             ask(
-                f"cmd=put kvsname={name} key=k{barrier}-{membership.rank} value={barrier * 100 + membership.rank}"
+            value = barrier * 100 + membership.rank
+            ask(f"cmd=put kvsname={name} key=k{barrier}-{membership.rank} value={value}")
             )
             assert ask("cmd=barrier_in") == "cmd=barrier_out rc=0\n"
             for rank in range(membership.world_size):

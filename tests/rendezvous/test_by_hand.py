@@ -224,7 +224,7 @@ def test_ctrl_c_while_waiting_leaves_nothing(job, addresses):
 
 
 def test_strangers_change_nothing(job, addresses):
-    """300 connections that say nothing, garbage, half a frame or a huge length, held while the group forms."""
+    """300 connections that say nothing, rubbish, half a frame or a huge length, while the group forms."""
     chief = job.start(0, addresses[:2], "converse")
     assert _until_listening(addresses[0])
     words = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x01\x00{", b"\xff\xff\xff\xff", os.urandom(700)]

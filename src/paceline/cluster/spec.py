@@ -64,6 +64,9 @@ class ClusterSpec:
         Raises:
             ValueError: `task` has no rank (a parameter server, an evaluator, or not in this cluster).
         """
+        if task not in self.training_tasks:
+            known = ", ".join(map(str, self.training_tasks)) or "none"
+            raise ValueError(f"{task} has no rank; expected one of the training tasks of this cluster: {known}")
         return self.training_tasks.index(task)
 
     def address_of(self, task: Task) -> Address:

@@ -6,17 +6,13 @@
                                                                    once (MPI_Finalize would wait for the others)
 """
 
-import atexit
-import os
 import secrets
-import sys
-from types import TracebackType
 
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import ClusterSpec, Task
+from paceline.comm.departure import Departure
 from paceline.comm.mpi_start import start_mpi
 from paceline.comm.world import World, enter_world
-from paceline.observe.failure import describe
 from paceline.observe.rank_logging import log_with_rank
 from paceline.rendezvous.by_hand import join_by_hand
 from paceline.rendezvous.facts import Facts
@@ -37,6 +33,8 @@ def join_world(cluster: ClusterSpec, task: Task, start_timeout_seconds: float, v
         StartTimeoutError: some rank never came.
         ConfigurationError: the ranks' clusters or versions differ, or a setting is wrong.
     """
+    departure = Departure()
+    departure.watch()
     facts = Facts(versions=versions, seed=secrets.randbits(_SEED_BITS))
     membership = join_by_hand(cluster, task, facts, start_timeout_seconds)
     identity = WorkerIdentity(
@@ -56,29 +54,7 @@ def join_world(cluster: ClusterSpec, task: Task, start_timeout_seconds: float, v
         place=(cluster, task),
     )
     enter_world(world)
+    departure.world = world
     log_with_rank(world.rank, world.size)
-    _leave_at_exit(world)
     world.communicator.barrier()
     return world
-
-
-def _leave_at_exit(world: World) -> None:
-    """Ends this process's part in `world` when the process ends, well or not."""
-    failed_with: list[int] = []
-    previous_hook = sys.excepthook
-
-    def on_exception(type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        previous_hook(type_, error, trace)
-        report = describe(error, world.fatal)
-        failed_with.append(report.exit_code)
-        world.fail(report)
-
-    def on_exit() -> None:
-        if failed_with:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(failed_with[0])
-        world.finish()
-
-    sys.excepthook = on_exception
-    atexit.register(on_exit)

@@ -87,9 +87,10 @@ def _count(number: int, noun: str) -> str:
 def waiting_text(waiting: Sequence[int], missing: Sequence[int], seconds: float) -> str:
     """The line while ranks wait for others to join."""
     one = len(missing) == 1
+    waits = "waits" if len(waiting) == 1 else "wait"
     return (
         f"{ranks_text(missing)} {'has' if one else 'have'} not joined yet, {seconds:.0f} s after the start; "
-        f"{ranks_text(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for {'it' if one else 'them'} to come "
+        f"{ranks_text(waiting)} {waits} for {'it' if one else 'them'} to come "
         f"to {'its' if one else 'their'} strategy or fit"
     )
 
@@ -156,13 +157,13 @@ def _cause_lines(cause: Cause, witnesses: Mapping[int, Witness]) -> list[str]:
             return _failure_lines(cause, witnesses[cause.rank])
         case WorkerLeft(rank=rank, waiting=waiting):
             return [
-                f"paceline: rank {rank} ({witnesses[rank].host}) ended with code 0 before it joined the group; "
-                f"{ranks_text(waiting)} would wait for it for ever. {_SAME_SCRIPT}"
+                f"paceline: rank {rank} ({witnesses[rank].host}) ended with code 0 before it joined the "
+                f"group; {ranks_text(waiting)} would wait for it for ever. {_SAME_SCRIPT}"
             ]
         case GroupNotFormed(missing=missing, timeout_seconds=seconds):
             return [
-                f"paceline: every rank asked for the group, but after {seconds:g} s {ranks_text(missing)} still "
-                "had no connection to the others. If this host is only slow, raise --start-timeout."
+                f"paceline: every rank asked for the group, but after {seconds:g} s {ranks_text(missing)} "
+                "still had no connection to the others. If this host is only slow, raise --start-timeout."
             ]
         case Interrupted():
             return []

@@ -21,14 +21,12 @@ def mapped_segments(pids: Iterable[int]) -> frozenset[Path]:
             for line in maps:
                 _, separator, name = line.rstrip("\n").partition(f" {_DIRECTORY}/")
                 if separator and name.startswith(_OURS):  # "x (deleted)": there is no such file
-                    _OURS
-                ):  # an unlinked one ends in " (deleted)": no file has that name
                     found.add(_DIRECTORY / name)
     return frozenset(found)
 
 
 def remove_segments(segments: Iterable[Path], store_names: Iterable[str] = ()) -> list[Path]:
-    """Removes `segments` and whatever in ``/dev/shm`` bears one of `store_names`; returns those that were there."""
+    """Removes `segments`, and what in ``/dev/shm`` bears one of `store_names`; returns what was there."""
     names = tuple(store_names)
     doomed = set(segments)
     with contextlib.suppress(OSError):
