@@ -20,7 +20,13 @@ from paceline.rendezvous.facts import Facts
 _SEED_BITS = 31
 
 
-def join_world(cluster: ClusterSpec, task: Task, start_timeout_seconds: float, versions: dict[str, str]) -> World:
+def join_world(
+    cluster: ClusterSpec,
+    task: Task,
+    start_timeout_seconds: float,
+    versions: dict[str, str],
+    departure: Departure,
+) -> World:
     """Makes this process a member of `cluster`; returns when the group stands. Collective, blocks.
 
     Args:
@@ -28,13 +34,12 @@ def join_world(cluster: ClusterSpec, task: Task, start_timeout_seconds: float, v
         task: This process's own place in it.
         start_timeout_seconds: How long to wait for the others.
         versions: Name and version of each library that all ranks must share.
+        departure: Already watching the end of this process; is told the world.
 
     Raises:
         StartTimeoutError: some rank never came.
         ConfigurationError: the ranks' clusters or versions differ, or a setting is wrong.
     """
-    departure = Departure()
-    departure.watch()
     facts = Facts(versions=versions, seed=secrets.randbits(_SEED_BITS))
     membership = join_by_hand(cluster, task, facts, start_timeout_seconds)
     identity = WorkerIdentity(

@@ -1,5 +1,6 @@
 """`MultiWorkerMirroredStrategy`: synchronous training over the processes that TF_CONFIG or a launcher names."""
 
+import json
 import logging
 import os
 from typing import Any
@@ -11,6 +12,7 @@ from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
 from paceline.cluster.start_timeout import start_timeout_seconds
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
 from paceline.comm.by_hand import join_world
+from paceline.comm.departure import Departure
 from paceline.comm.world import World, current_world
 from paceline.errors import ConfigurationError
 from paceline.strategy.base import SynchronousStrategy, local_device
@@ -64,6 +66,8 @@ def _world_of(cluster_resolver: Any) -> World:
     if world.launched or world.size > 1:
         _warn_of_other_config(world)
         return world
+    departure = Departure()
+    departure.watch()
     place = read_tf_config(os.environ) if cluster_resolver is None else _place_of(cluster_resolver)
     if place is None:
         _LOGGER.warning(
@@ -80,15 +84,13 @@ def _world_of(cluster_resolver: Any) -> World:
             "MultiWorkerMirroredStrategy, which has none. Make it 'worker' or 'chief'."
         )
     check_own_address(cluster.address_of(task))
-    world = join_world(cluster, task, start_timeout_seconds(os.environ), versions())
+    world = join_world(cluster, task, start_timeout_seconds(os.environ), versions(), departure)
     adopt_chiefs_randomness(world)
     return world
 
 
 def _place_of(cluster_resolver: Any) -> tuple[ClusterSpec, Task] | None:
     """The cluster and task that a TensorFlow cluster resolver names, checked like TF_CONFIG."""
-    import json
-
     cluster = cluster_resolver.cluster_spec().as_dict()
     if not cluster:
         return None

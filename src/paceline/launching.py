@@ -1,0 +1,70 @@
+"""`paceline.launch`: a function instead of a script, for notebooks and for programs that train as one step of many."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+FUNCTION_FILE = "function.pkl"
+
+
+def launch(
+    function: Callable[..., Any],
+    workers: int | str,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: Sequence[str] = (),
+) -> list[Any]:
+    """Calls `function` in each of `workers` new processes of one world, and returns what each returned.
+
+        def train(epochs):
+            model = build_and_compile()              # plain Keras; spans the world by itself
+            return model.fit(dataset(), epochs=epochs).history
+
+        histories = paceline.launch(train, workers=2, args=(3,))
+
+    The workers' output appears in this process's, each line with its rank.
+
+    Args:
+        function: Anything cloudpickle can carry, also a function of a notebook. Import TensorFlow inside it.
+        workers: How many processes, or ``"auto"``.
+        args: Positional arguments, the same for every rank.
+        kwargs: Keyword arguments, likewise.
+        options: Further options of `paceline run`, e.g. ``["--bind", "none"]``.
+
+    Returns:
+        One result per rank, in rank order.
+
+    Raises:
+        RuntimeError: a worker failed; its traceback has been printed.
+    """
+    with tempfile.TemporaryDirectory(prefix="paceline-launch-") as directory:
+        Path(directory, FUNCTION_FILE).write_bytes(cloudpickle.dumps((function, tuple(args), dict(kwargs or {}))))
+        command = [sys.executable, "-m", "paceline", "run", "--workers", str(workers), *options]
+        code = _relayed([*command, "-m", "paceline.bootstrap.function", directory])
+        if code != 0:
+            raise RuntimeError(
+                f"the job of {workers} workers ended with exit code {code}; its output above has the cause. "
+                f"Command: {' '.join(command)}"
+            )
+        results = sorted(Path(directory).glob("result_*.pkl"), key=lambda path: int(path.stem.split("_")[1]))
+        return [cloudpickle.loads(path.read_bytes()) for path in results]
+
+
+def _relayed(command: Sequence[str]) -> int:
+    """Runs `command`, copying its output to this process's `sys.stdout`, which a notebook replaces."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+        except BaseException:
+            process.terminate()
+            raise
+        return process.wait()
