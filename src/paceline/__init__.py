@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from paceline.place import rank as rank
     from paceline.place import world_size as world_size
     from paceline.strategy.mirrored import MirroredStrategy as MirroredStrategy
-    from paceline.strategy.multi_worker_mirrored import MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy
+    from paceline.strategy.multi_worker_mirrored import (
+        MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
+    )
     from paceline.strategy.one_device import OneDeviceStrategy as OneDeviceStrategy
 
 _HOMES = {
@@ -41,7 +43,9 @@ __all__ = ["__version__", *sorted(_HOMES)]
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
+        raise AttributeError(
+            f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}"
+        )
     import importlib
 
     if home.startswith(_NEED_SEAM):

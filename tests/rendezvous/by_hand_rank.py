@@ -30,10 +30,8 @@ def converse(membership: Membership) -> None:
         name = ask("cmd=get_my_kvsname").split("kvsname=")[1].strip()
         read = []
         for barrier in range(3):
-            ask(
             value = barrier * 100 + membership.rank
             ask(f"cmd=put kvsname={name} key=k{barrier}-{membership.rank} value={value}")
-            )
             assert ask("cmd=barrier_in") == "cmd=barrier_out rc=0\n"
             for rank in range(membership.world_size):
                 reply = ask(f"cmd=get kvsname={name} key=k{barrier}-{rank}")

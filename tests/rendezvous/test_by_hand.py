@@ -186,6 +186,22 @@ def test_a_watchdog_that_is_killed_ends_the_others(job, addresses, killed):
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_rank_that_falls_silent_is_noticed_within_15_seconds(job, addresses, silent):
+    """A stopped watchdog keeps its connections open and answers nothing, as a host that vanished."""
+    ranks = [job.start(index, addresses, "hang") for index in range(3)]
+    joined = [rank.read() for rank in ranks]
+    os.kill(joined[silent]["watchdog"], signal.SIGSTOP)
+    survivors = [rank for index, rank in enumerate(ranks) if index != silent]
+    assert [rank.wait(15) for rank in survivors] == [-signal.SIGTERM] * 2
+    for rank in survivors:
+        assert f"because rank {silent} (" in rank.errors()
+        assert "nothing was heard of it for 10 s" in rank.errors()
+    os.kill(joined[silent]["watchdog"], signal.SIGCONT)
+    assert ranks[silent].wait(8) == -signal.SIGTERM
+
+
 def test_a_failure_is_told_with_its_exception(job, addresses):
     ranks = [
         job.start(0, addresses[:2], "hang", hostname="a"),

@@ -1,4 +1,5 @@
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -45,10 +46,8 @@ def test_a_message_with_another_value_is_whole_or_a_value_error(message, data):
     fields = messages.encode(message)
     name = data.draw(st.sampled_from(sorted(fields)))
     fields[name] = data.draw(values)
-    try:
+    with suppress(ValueError):
         assert isinstance(messages.decode(fields), messages.Message.__args__)
-    except ValueError:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_a_message_with_another_value_is_whole_or_a_value_error(message, data):
     ],
 )
 def test_what_is_no_message(received):
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         messages.decode(received)
 
 
@@ -86,5 +85,5 @@ def test_lines_survive_the_socket(line):
 
 @given(st.binary(max_size=60))
 def test_any_line_is_one_of_these_or_a_value_error(text):
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         order.decode(text)

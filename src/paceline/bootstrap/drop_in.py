@@ -34,10 +34,13 @@ def _serve(tensorflow: ModuleType) -> None:
         "MirroredStrategy": mirrored.MirroredStrategy,
         "MultiWorkerMirroredStrategy": multi_worker_mirrored.MultiWorkerMirroredStrategy,
     }
-    experimental = {"MultiWorkerMirroredStrategy": multi_worker_mirrored.ExperimentalMultiWorkerMirroredStrategy}
+    experimental = {
+        "MultiWorkerMirroredStrategy": multi_worker_mirrored.ExperimentalMultiWorkerMirroredStrategy
+    }
     del tensorflow
     for name in _MODULES:
         for module_name, served in ((name, classes), (f"{name}.experimental", experimental)):
+
             def put(module: ModuleType, served: Mapping[str, type] = served) -> None:
                 for attribute, class_ in served.items():
                     setattr(module, attribute, class_)

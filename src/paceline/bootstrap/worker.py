@@ -1,8 +1,8 @@
 """A launched worker's life: prepare the process, run the user's script in it, leave in order or in a hurry.
 
-    prepare ─► script ─┬─ came to its end ─► tell, meet the others, leave MPI, exit 0
-                       └─ failed ──────────► tell the agent what and where, exit at once: waiting for the others in
-                                             MPI_Finalize would hang, since they wait in a collective for this rank
+prepare ─► script ─┬─ came to its end ─► tell, meet the others, leave MPI, exit 0
+                   └─ failed ──────────► tell the agent what and where, exit at once: waiting for the others in
+                                         MPI_Finalize would hang, since they wait in a collective for this rank
 """
 
 import os

@@ -1,9 +1,9 @@
 """Joining a world from a process that no launcher started, and leaving it when the process ends.
 
-    join ─► watchdog beside this process, group stands, MPI ─► script goes on
-                                                                ├─ ends well ── exit handler: meet the others, leave
-                                                                └─ exception ── hook: tell the watchdog, then leave at
-                                                                   once (MPI_Finalize would wait for the others)
+join ─► watchdog beside this process, group stands, MPI ─► script goes on
+                                                            ├─ ends well ── exit handler: meet the others, leave
+                                                            └─ exception ── hook: tell the watchdog, then leave at
+                                                               once (MPI_Finalize would wait for the others)
 """
 
 import secrets
@@ -12,6 +12,7 @@ from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import ClusterSpec, Task
 from paceline.comm.departure import Departure
 from paceline.comm.mpi_start import start_mpi
+from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.world import World, enter_world
 from paceline.observe.rank_logging import log_with_rank
 from paceline.rendezvous.by_hand import join_by_hand
@@ -51,9 +52,11 @@ def join_world(
         job_id=membership.job_id,
         seed=membership.seed,
     )
+    wiring = MpiWiring(membership.pmi_socket.detach(), membership.rank, membership.world_size)
+    wiring.arm()
     world = World(
         identity,
-        connect=lambda: start_mpi(membership.pmi_socket.detach(), membership.rank, membership.world_size),
+        connect=lambda: start_mpi(wiring),
         line=membership.line,
         leave=membership.leave,
         place=(cluster, task),

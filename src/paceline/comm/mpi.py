@@ -46,14 +46,18 @@ class MpiCommunicator(Communicator):
             groups.setdefault(array.dtype, []).append(index)
         for dtype, members in groups.items():
             carried, operation = self._carrier(dtype, reduction)
-            flat = np.concatenate([arrays[index].reshape(-1) for index in members]).astype(carried, copy=False)
+            flat = np.concatenate([arrays[index].reshape(-1) for index in members]).astype(
+                carried, copy=False
+            )
             total = np.empty_like(flat)
             self._world.Allreduce(flat, total, operation)
             offset = 0
             for index in members:
                 count = arrays[index].size
                 np.copyto(
-                    results[index], total[offset : offset + count].reshape(results[index].shape), casting="unsafe"
+                    results[index],
+                    total[offset : offset + count].reshape(results[index].shape),
+                    casting="unsafe",
                 )
                 offset += count
         return results
@@ -62,7 +66,9 @@ class MpiCommunicator(Communicator):
         """The dtype and operation in which MPI can reduce `dtype`: half precisions travel as float32."""
         if dtype == np.bool_:
             # NumPy's sum of truth values is "any".
-            return np.dtype(np.uint8), self._operations[Reduction.MAX if reduction is Reduction.SUM else reduction]
+            return np.dtype(np.uint8), self._operations[
+                Reduction.MAX if reduction is Reduction.SUM else reduction
+            ]
         if dtype.kind not in _NATIVE_KINDS or dtype == np.float16:
             return np.dtype(np.float32), self._operations[reduction]
         return dtype, self._operations[reduction]
@@ -80,7 +86,9 @@ class MpiCommunicator(Communicator):
             [sent, self._mpi.BYTE], [received, counts.tolist(), offsets[:-1].tolist(), self._mpi.BYTE]
         )
         return [
-            received[offsets[rank] : offsets[rank + 1]].view(array.dtype).reshape(int(rows[rank]), *array.shape[1:])
+            received[offsets[rank] : offsets[rank + 1]]
+            .view(array.dtype)
+            .reshape(int(rows[rank]), *array.shape[1:])
             for rank in range(self._size)
         ]
 

@@ -11,6 +11,12 @@ from dataclasses import dataclass
 ALIGNMENT_BYTES = 64
 """Every piece starts on a cache line; it is also what TensorFlow asks of memory that it adopts without a copy."""
 
+HALF_BYTES = 1 << 20
+"""Bytes of one half of a rank's window; two halves alternate (`shared_memory.py`)."""
+HEADER_BYTES = 64
+HEADER_WORDS = 2
+WINDOW_BYTES = 2 * (HALF_BYTES + HEADER_BYTES)
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -23,13 +23,8 @@ import numpy as np
 from paceline.comm.arithmetic import combine
 from paceline.comm.communicator import Array, Communicator, Reduction
 from paceline.comm.output_buffers import OutputBuffers
-from paceline.comm.rounds import Piece, plan_rounds
+from paceline.comm.rounds import HALF_BYTES, HEADER_BYTES, HEADER_WORDS, Piece, plan_rounds
 from paceline.errors import DesynchronizedError
-
-HALF_BYTES = 1 << 20
-HEADER_BYTES = 64
-HEADER_WORDS = 2
-WINDOW_BYTES = 2 * (HALF_BYTES + HEADER_BYTES)
 
 _SLICED_FROM_RANKS = 4
 _SLICED_FROM_ELEMENTS = 16_384
@@ -65,20 +60,20 @@ class SharedMemoryCommunicator(Communicator):
         self._rank = inner.rank
         self._size = inner.size
         self._halves = [
-            tuple(window[half * HALF_BYTES : (half + 1) * HALF_BYTES] for window in windows) for half in (0, 1)
+            tuple(window[half * HALF_BYTES : (half + 1) * HALF_BYTES] for window in windows)
+            for half in (0, 1)
         ]
         # Memoryviews: reading and writing two numbers through them costs a fraction of what NumPy's scalars do.
         self._headers = [
-            [
-                memoryview(window)[start : start + HEADER_WORDS * 8].cast("q")
-                for window in windows
-            ]
+            [memoryview(window)[start : start + HEADER_WORDS * 8].cast("q") for window in windows]
             for start in (2 * HALF_BYTES, 2 * HALF_BYTES + HEADER_BYTES)
         ]
         self._round = 0
         self._plans: dict[Any, _Plan] = {}
         self._outputs = OutputBuffers()
-        self._checksums = {name: zlib.crc32(name.encode()) for name in ("all_gather", "broadcast", "barrier", "close")}
+        self._checksums = {
+            name: zlib.crc32(name.encode()) for name in ("all_gather", "broadcast", "barrier", "close")
+        }
 
     @property
     def rank(self) -> int:
@@ -116,7 +111,11 @@ class SharedMemoryCommunicator(Communicator):
         self, transfers: Sequence[_Transfer], half: int, targets: Sequence[Array], reduction: Reduction
     ) -> None:
         """Reads with work shared out: each rank combines its slice of a large piece, then all copy the slices."""
-        large = [transfer for transfer in transfers if transfer.piece.stop - transfer.piece.start >= _SLICED_FROM_ELEMENTS]
+        large = [
+            transfer
+            for transfer in transfers
+            if transfer.piece.stop - transfer.piece.start >= _SLICED_FROM_ELEMENTS
+        ]
         for transfer in transfers:
             piece = transfer.piece
             target = targets[piece.index][piece.start : piece.stop]

@@ -49,7 +49,9 @@ class ThreadCommunicator(Communicator):
     def all_reduce(self, arrays: Sequence[Array], reduction: Reduction = Reduction.SUM) -> list[Array]:
         """See `Communicator.all_reduce`."""
         signature = [(array.shape, str(array.dtype)) for array in arrays]
-        everyones = self._exchange(f"all_reduce {reduction.value} {signature}", [array.copy() for array in arrays])
+        everyones = self._exchange(
+            f"all_reduce {reduction.value} {signature}", [array.copy() for array in arrays]
+        )
         results = [np.empty_like(array) for array in arrays]
         for index, result in enumerate(results):
             combine([arrays[index] for arrays in everyones], reduction, result)

@@ -10,14 +10,17 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from paceline.cluster import environment
 from paceline.cluster.launched import WorkerIdentity, launched_identity
 from paceline.cluster.spec import ClusterSpec, Task
 from paceline.cluster.tf_config import read_tf_config
-from paceline.comm.communicator import Communicator
-from paceline.comm.solo import SoloCommunicator
+from paceline.comm.mpi_wiring import MpiWiring
 from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message, WatcherLine
+
+if TYPE_CHECKING:
+    from paceline.comm.communicator import Communicator
 
 
 class World:
@@ -34,7 +37,7 @@ class World:
     def __init__(
         self,
         identity: WorkerIdentity,
-        connect: Callable[[], Communicator],
+        connect: Callable[[], "Communicator"],
         line: WatcherLine | None = None,
         leave: Callable[[], None] = lambda: None,
         place: tuple[ClusterSpec, Task] | None = None,
@@ -49,7 +52,7 @@ class World:
         self._line = line
         self._leave = leave
         self._lock = threading.Lock()
-        self._communicator: Communicator | None = None
+        self._communicator: "Communicator | None" = None
 
     @property
     def rank(self) -> int:
@@ -67,7 +70,7 @@ class World:
         return environment.RANK in os.environ
 
     @property
-    def communicator(self) -> Communicator:
+    def communicator(self) -> "Communicator":
         """The group's communicator; the first use forms the group and waits for the others (collective)."""
         with self._lock:
             if self._communicator is None:
@@ -111,16 +114,28 @@ def _alone() -> World:
     identity = WorkerIdentity(
         rank=0, world_size=1, local_rank=0, local_world_size=1, generation=1, job_id="alone", seed=0
     )
-    return World(identity, SoloCommunicator)
+    return World(identity, _connect_alone)
+
+
+def _connect_alone() -> "Communicator":
+    from paceline.comm.solo import SoloCommunicator
+
+    return SoloCommunicator()
 
 
 def _launched(identity: WorkerIdentity) -> World:
-    def connect() -> Communicator:
-        if identity.world_size == 1:
-            return SoloCommunicator()
-        from paceline.comm.mpi_start import start_mpi
+    if identity.world_size == 1:
+        connect = _connect_alone
+    else:
+        wiring = MpiWiring(int(os.environ[environment.PMI_FD]), identity.rank, identity.world_size)
+        wiring.arm()
 
-        return start_mpi(int(os.environ[environment.PMI_FD]), identity.rank, identity.world_size)
+        def connect() -> "Communicator":
+            from paceline.comm.mpi_start import (
+                start_mpi,
+            )  # NumPy and MPI: only a script that trains needs them
+
+            return start_mpi(wiring)
 
     line = None
     if environment.AGENT_FD in os.environ:

@@ -20,7 +20,12 @@ _FEW_CORES = 2
 
 
 def local_batches(
-    dataset: Any, rank: int, size: int, *, log: FingerprintLog | None = None, steps_per_epoch: int | None = None
+    dataset: Any,
+    rank: int,
+    size: int,
+    *,
+    log: FingerprintLog | None = None,
+    steps_per_epoch: int | None = None,
 ) -> Any:
     """This rank's rows of each batch of `dataset`.
 
@@ -44,7 +49,9 @@ def local_batches(
     return dataset
 
 
-def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None) -> Any:
+def _with_local_rows(
+    dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None
+) -> Any:
     def local_rows(index: Any, element: Any) -> Any:
         dependencies = [] if log is None else [log.note(index, element, steps)]
         with tf.control_dependencies(dependencies):

@@ -38,7 +38,17 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     ),
     (BaseOptimizer, ("apply", "build")),
     (LossScaleOptimizer, ("apply",)),
-    (TensorFlowTrainer, ("__init__", "fit", "_maybe_symbolic_build", "_symbolic_build", "_get_metrics_result_or_logs", "distribute_strategy")),
+    (
+        TensorFlowTrainer,
+        (
+            "__init__",
+            "fit",
+            "_maybe_symbolic_build",
+            "_symbolic_build",
+            "_get_metrics_result_or_logs",
+            "distribute_strategy",
+        ),
+    ),
     (trainer_module, ("reduce_per_replica", "TFEpochIterator")),
 )
 
@@ -62,4 +72,11 @@ def check() -> None:
         )
 
 
-__all__ = ["BaseOptimizer", "LossScaleOptimizer", "TensorFlowTrainer", "check", "loss_module", "trainer_module"]
+__all__ = [
+    "BaseOptimizer",
+    "LossScaleOptimizer",
+    "TensorFlowTrainer",
+    "check",
+    "loss_module",
+    "trainer_module",
+]

@@ -26,7 +26,17 @@ def _install(keras: ModuleType) -> None:
             "Set KERAS_BACKEND=tensorflow before keras is imported."
         )
     _installed = True
-    from paceline.fit import building, compat, epochs, gradients, losses, metrics, predictions, runs, strategies
+    from paceline.fit import (
+        building,
+        compat,
+        epochs,
+        gradients,
+        losses,
+        metrics,
+        predictions,
+        runs,
+        strategies,
+    )
 
     compat.check()
     loss = compat.loss_module

@@ -52,7 +52,9 @@ def unscaled(keras_unscale: Function) -> Function:
 def reduced(keras_reduce: Function) -> Function:
     """Keras's `reduce_values` with the sum of all ranks' weights as denominator of `mean_with_sample_weight`."""
 
-    def reduce_values(values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size") -> Any:
+    def reduce_values(
+        values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
+    ) -> Any:
         if tuple(values.shape) == (0,) and reduction not in (None, "none"):
             # Keras leaves values alone whose shape says that they are empty; a rank without rows contributes zero.
             return tf.reduce_sum(values)

@@ -24,7 +24,9 @@ def combined(keras_read: Function) -> Function:
             return keras_read(self, logs)
         variables = list(self.metrics_variables)
         local = [np.asarray(variable.numpy()) for variable in variables]
-        for variable, total in zip(variables, _totals(variables, local, strategy.world.communicator), strict=True):
+        for variable, total in zip(
+            variables, _totals(variables, local, strategy.world.communicator), strict=True
+        ):
             variable.assign(total)
         try:
             return _as_numbers(keras_read(self, logs))

@@ -6,6 +6,7 @@ from typing import Any
 
 from paceline.comm.world import current_world
 from paceline.fit.strategies import paceline_strategy_of
+from paceline.strategy.base import named_strategies
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -19,7 +20,13 @@ def started_together(keras_fit: Function) -> Function:
         strategy = paceline_strategy_of(self)
         world = current_world()
         if strategy is None:
-            if world.size > 1 and world.rank == 0:
+            if world.size > 1 and not world.solo_training_allowed and not named_strategies:
+                raise RuntimeError(
+                    f"this script names no strategy, and --no-drop-in keeps Paceline from giving it one: its "
+                    f"{world.size} workers would train {world.size} models that never meet. Leave --no-drop-in out, or "
+                    "build the model in the scope of a paceline.MultiWorkerMirroredStrategy()."
+                )
+            if world.size > 1 and world.rank == 0 and not world.solo_training_allowed:
                 _LOGGER.warning(
                     "this model was built outside strategy.scope(): each of the %d workers trains a copy of its own "
                     "and they do not meet. Build and compile it inside `with strategy.scope():` to train it together.",

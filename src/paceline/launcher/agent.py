@@ -159,8 +159,8 @@ async def _run(
             [partial(_start, job, plan, worker, pmi) for worker in plan.workers],
             outputs,
             screen=screen,
-            teardown=Teardown(JobProcesses(plan.job_id), plan.store_name),
-            guard=lifetimes.enter_context(guarded(plan.job_id, plan.store_name)),
+            teardown=Teardown(JobProcesses(plan.job_id)),
+            guard=lifetimes.enter_context(guarded(plan.job_id)),
         )
         if offer_interrupter is not None:
             offer_interrupter(partial(loop.call_soon_threadsafe, supervision.receive_signal, signal.SIGINT))

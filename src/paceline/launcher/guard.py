@@ -19,10 +19,10 @@ _LIMIT_SECONDS = 5.0
 
 
 def main() -> None:
-    """Runs the guard: ``python -m paceline.launcher.guard JOB_ID STORE_NAME``, reading standard input."""
+    """Runs the guard: ``python -m paceline.launcher.guard JOB_ID``, reading standard input."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    job_id, store_name = sys.argv[1:]
+    (job_id,) = sys.argv[1:]
     workers: set[int] = set()
     for line in sys.stdin.buffer:
         word, _, number_text = line.strip().partition(b" ")
@@ -32,17 +32,17 @@ def main() -> None:
             workers.add(int(number_text))
         elif word == ENDED:
             workers.discard(int(number_text))
-    _end_job(job_id, store_name, workers)
+    _end_job(job_id, workers)
 
 
-def _end_job(job_id: str, store_name: str, workers: set[int]) -> None:
+def _end_job(job_id: str, workers: set[int]) -> None:
     from paceline.launcher.job_processes import JobProcesses  # psutil: only now
     from paceline.launcher.teardown import Teardown
 
     processes = JobProcesses(job_id)
     for pid in workers:
         processes.add(pid)
-    Teardown(processes, store_name).finish(_LIMIT_SECONDS)
+    Teardown(processes).finish(_LIMIT_SECONDS)
 
 
 if __name__ == "__main__":

@@ -39,14 +39,14 @@ class GuardLine:
 
 
 @contextmanager
-def guarded(job_id: str, store_name: str) -> Iterator[GuardLine]:
+def guarded(job_id: str) -> Iterator[GuardLine]:
     """Starts the guard of a job; leaving without an error says that nothing of the job is left.
 
     After an error the guard is left to kill whatever there is.
     """
     variables = {name: value for name, value in os.environ.items() if name != environment.JOB_ID}
     process = subprocess.Popen(
-        [sys.executable, "-m", "paceline.launcher.guard", job_id, store_name],
+        [sys.executable, "-m", "paceline.launcher.guard", job_id],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -25,15 +25,8 @@ def mapped_segments(pids: Iterable[int]) -> frozenset[Path]:
     return frozenset(found)
 
 
-def remove_segments(segments: Iterable[Path], store_names: Iterable[str] = ()) -> list[Path]:
-    """Removes `segments`, and what in ``/dev/shm`` bears one of `store_names`; returns what was there."""
-    names = tuple(store_names)
-    doomed = set(segments)
-    with contextlib.suppress(OSError):
-        doomed |= {path for path in _DIRECTORY.iterdir() if any(name in path.name for name in names)}
-    removed = []
-    for path in sorted(doomed):
+def remove_segments(segments: Iterable[Path]) -> None:
+    """Removes `segments`; one that is gone is no error."""
+    for path in segments:
         with contextlib.suppress(OSError):
             path.unlink()
-            removed.append(path)
-    return removed

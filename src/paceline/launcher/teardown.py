@@ -16,12 +16,10 @@ class Teardown:
 
     Args:
         processes: The job's processes.
-        store_name: Name of the job's key-value store, after which MPICH may name its segments.
     """
 
-    def __init__(self, processes: JobProcesses, store_name: str) -> None:
+    def __init__(self, processes: JobProcesses) -> None:
         self._processes = processes
-        self._store_name = store_name
         self._segments: frozenset[Path] = frozenset()
 
     def add(self, pid: int) -> None:
@@ -45,5 +43,5 @@ class Teardown:
         while (living := self.survey()) and time.monotonic() < give_up_at:
             kill(living)
             time.sleep(_PAUSE_SECONDS)
-        remove_segments(self._segments, [self._store_name])
+        remove_segments(self._segments)
         return [process.pid for process in living]

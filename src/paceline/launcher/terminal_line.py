@@ -27,11 +27,11 @@ _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
     r"|(?P<newline>\n)"
     r"|\x1b\[(?P<parameters>[0-?]*)[ -/]*(?P<command>[@-~])"
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title or a link: no text
+    r"|\x1b\][^\x00-\x1f]*(?:\x07|\x1b\\)"  # a title or a link: no text
     r"|\x1b[ -/]*[0-Z\\^-~]"
     r"|(?P<control>[\x00-\x1f\x7f-\x9f])"
 )
-_UNFINISHED_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[ -/]*)\Z")
+_UNFINISHED_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x00-\x1f]*\x1b?|[ -/]*)\Z")
 
 
 class TerminalLine:

@@ -24,7 +24,7 @@ from paceline.rendezvous import order as orders
 from paceline.rendezvous import wording
 from paceline.rendezvous.channel import MAX_MESSAGE_BYTES, Failed, Finishing
 from paceline.rendezvous.channel import decode as decode_worker_message
-from paceline.rendezvous.chief import Chief, identity_of
+from paceline.rendezvous.chief import Chief
 from paceline.rendezvous.framing import LineSplitter
 from paceline.rendezvous.listener import Listener
 from paceline.rendezvous.loop import Loop
@@ -255,7 +255,7 @@ def main(arguments: list[str]) -> None:
         line.sendall(orders.encode(orders.Denied(True, str(fault))))
         return
     loop = Loop()
-    listener = Listener(loop, port, order.key_bytes, identity_of(order, os.getpid()))
+    listener = Listener(loop, port, order.key_bytes, order.identity(os.getpid()))
     patience_seconds = max(0.2, min(4.0, order.start_timeout_seconds / 4))
 
     def make_party(deliver: Deliver) -> Party:

@@ -2,7 +2,7 @@
 decides.
 """
 
-import secrets
+import os
 from collections.abc import Mapping
 
 from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, Connection, finish_all
@@ -11,7 +11,6 @@ from paceline.rendezvous.listener import Listener
 from paceline.rendezvous.loop import Loop
 from paceline.rendezvous.messages import (
     Heartbeat,
-    Identity,
     Join,
     Leaving,
     Message,
@@ -45,11 +44,13 @@ class Chief(Party):
         self._probes = probes
         self._deliver = deliver
         self._members: dict[int, Connection] = {}
+        self._turned_away: list[Connection] = []
+        """Told why, and expected to end the connection themselves, or our last word could be lost."""
         self._next_heartbeat = 0.0
         self._group = Group(
             addresses=tuple(map(str, order.addresses)),
-            chief=join_of(order, order.start_timeout_seconds),
-            job_id=secrets.token_hex(6),
+            chief=order.join(order.start_timeout_seconds),
+            job_id=os.urandom(6).hex(),
             generation=1,
             now=loop.now(),
         )
@@ -73,7 +74,7 @@ class Chief(Party):
     def close(self) -> None:
         """Gives the port and the members back."""
         self._listener.close()
-        finish_all(tuple(self._members.values()))
+        finish_all((*self._members.values(), *self._turned_away))
 
     def _knock(self, connection: Connection, first: Message) -> None:
         """A process of this job is here; takes it in if it asks to join and fits."""
@@ -82,9 +83,9 @@ class Chief(Party):
             return
         refusal = self._group.refusal(first)
         if refusal is not None:
-            connection.attach(lambda _: None, lambda _: None)
+            self._turned_away.append(connection)
+            connection.attach(lambda _: None, lambda _: self._turned_away.remove(connection))
             connection.send(encode(refusal))
-            self._loop.call_later(1.0, connection.close)
             self._carry_out(self._group.refused(first, refusal))
             return
         rank = first.rank
@@ -130,20 +131,3 @@ class Chief(Party):
                 self._members[delivery.rank].send(encode(delivery.message))
         if self._group.phase is Phase.OVER:
             self._listener.close()
-
-
-def join_of(order: Order, seconds_left: float) -> Join:
-    """What the rank of `order` says when it joins."""
-    return Join(
-        rank=order.rank,
-        world_size=len(order.addresses),
-        cluster_digest=order.cluster_digest,
-        facts=order.facts,
-        seconds_left=seconds_left,
-        allow_mismatch=order.allow_mismatch,
-    )
-
-
-def identity_of(order: Order, pid: int) -> Identity:
-    """What the rank of `order` answers to those who ask at its port."""
-    return Identity(order.rank, order.facts.hostname, pid)

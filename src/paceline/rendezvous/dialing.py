@@ -68,7 +68,7 @@ def dial(
 def _connect(address: Address, patience_seconds: float) -> socket.socket:
     try:
         connected = socket.create_connection((address.host, address.port), timeout=patience_seconds)
-    except (socket.gaierror, UnicodeError) as fault:
+    except (socket.gaierror, ValueError) as fault:  # ValueError: not even the form of a name
         raise UnreachableError(NAME_NOT_FOUND) from fault
     except OSError as fault:
         raise UnreachableError(_reason_of(fault)) from fault

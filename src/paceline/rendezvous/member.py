@@ -4,9 +4,9 @@ it is gone.
 
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
-from paceline.rendezvous.chief import join_of
 from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, Connection, finish_all
 from paceline.rendezvous.dialing import UnreachableError, dial
 from paceline.rendezvous.framing import FrameSplitter
@@ -15,6 +15,7 @@ from paceline.rendezvous.loop import Loop
 from paceline.rendezvous.messages import (
     Ended,
     Heartbeat,
+    Identity,
     Leaving,
     Message,
     MissingRank,
@@ -91,17 +92,13 @@ class Member(Party):
         threading.Thread(target=self._dial_in_thread, daemon=True).start()
 
     def _dial_in_thread(self) -> None:
-        arrived: Callable[[], None]
+        chief = self._order.addresses[0]
         try:
-            connected, splitter, identity = dial(
-                self._order.addresses[0], self._order.key_bytes, self._patience_seconds
-            )
+            connected, splitter, identity = dial(chief, self._order.key_bytes, self._patience_seconds)
         except UnreachableError as fault:
-            reason = fault.reason
-            arrived = lambda: self._retry(reason)  # noqa: E731 (a def in each branch would hide the symmetry)
+            self._loop.post(partial(self._retry, fault.reason))
         else:
-            arrived = lambda: self._connect(connected, splitter, identity.rank, identity.hostname)  # noqa: E731
-        self._loop.post(arrived)
+            self._loop.post(partial(self._connect, connected, splitter, identity))
 
     def _retry(self, reason: str) -> None:
         self._reason = reason
@@ -109,15 +106,15 @@ class Member(Party):
             self._loop.call_later(self._retry_seconds, self._dial)
             self._retry_seconds = min(_LONGEST_RETRY_SECONDS, self._retry_seconds * 1.5)
 
-    def _connect(self, connected: socket.socket, splitter: FrameSplitter, rank: int, hostname: str) -> None:
-        if self._over or rank != 0:
+    def _connect(self, connected: socket.socket, splitter: FrameSplitter, identity: Identity) -> None:
+        if self._over or identity.rank != 0:
             connected.close()
-            self._retry(f"rank {rank} of this job answers there, on host {hostname}")
+            self._retry(f"rank {identity.rank} of this job answers there, on host {identity.hostname}")
             return
-        self._hostname = hostname
+        self._hostname = identity.hostname
         self._chief = Connection(self._loop, connected, splitter)
         self._chief.attach(self._hear, self._lose)
-        self._chief.send(encode(join_of(self._order, self._deadline - self._loop.now())))
+        self._chief.send(encode(self._order.join(self._deadline - self._loop.now())))
 
     def _hear(self, received: Mapping[str, object]) -> None:
         assert self._chief is not None

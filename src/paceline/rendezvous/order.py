@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from paceline.cluster.spec import Address
 from paceline.rendezvous.facts import Facts
+from paceline.rendezvous.messages import Identity, Join
 from paceline.rendezvous.records import from_object, parse_object, to_object
 
 
@@ -34,6 +35,21 @@ class Order:
     def key_bytes(self) -> bytes:
         """The job's key."""
         return bytes.fromhex(self.key)
+
+    def join(self, seconds_left: float) -> Join:
+        """What this rank says when it joins."""
+        return Join(
+            rank=self.rank,
+            world_size=len(self.addresses),
+            cluster_digest=self.cluster_digest,
+            facts=self.facts,
+            seconds_left=seconds_left,
+            allow_mismatch=self.allow_mismatch,
+        )
+
+    def identity(self, watchdog_pid: int) -> Identity:
+        """What this rank's watchdog answers to those who ask at its port."""
+        return Identity(self.rank, self.facts.hostname, watchdog_pid)
 
 
 @dataclass(frozen=True, slots=True)

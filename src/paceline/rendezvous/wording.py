@@ -36,7 +36,8 @@ def timeout_message(order: Order, timed_out: TimedOut) -> str:
     )
     note = f"\n({one_line(timed_out.note)}.)" if timed_out.note else ""
     return (
-        f"the group did not form in time (start timeout of rank {order.rank}: {order.start_timeout_seconds:g} s); "
+        f"the group did not form in time (start timeout of rank {order.rank}: "
+        f"{order.start_timeout_seconds:g} s); "
         f"{timed_out.num_missing} of {len(order.addresses)} ranks did not come:"
         f"{named}{_more(timed_out.missing, timed_out.num_missing)}{note}\n"
         "Start every rank with the same `cluster` in TF_CONFIG and its own `task`; "

@@ -24,7 +24,9 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
     """
 
     def __init__(self, world: World, device: str, *, broadcast_new_variables: bool = True) -> None:
-        super().__init__(PacelineExtended(self, device, world, broadcast_new_variables=broadcast_new_variables))
+        super().__init__(
+            PacelineExtended(self, device, world, broadcast_new_variables=broadcast_new_variables)
+        )
         self._world = world
         named_strategies.append(type(self).__name__)
 

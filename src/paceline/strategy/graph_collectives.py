@@ -67,7 +67,9 @@ class GraphCollectives:
         if self._world.size == 1:
             return [tf.identity(tensor) for tensor in tensors]
         results = self._run(
-            lambda *arrays: self._world.communicator.broadcast(arrays), tensors, [tensor.dtype for tensor in tensors]
+            lambda *arrays: self._world.communicator.broadcast(arrays),
+            tensors,
+            [tensor.dtype for tensor in tensors],
         )
         for result, tensor in zip(results, tensors, strict=True):
             result.set_shape(tensor.shape)

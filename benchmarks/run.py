@@ -1,0 +1,26 @@
+"""Runs the benchmarks: ``python benchmarks/run.py [question …] [--repeats N]``."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+QUESTIONS = ("launch", "all_reduce", "data_parallel")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("questions", nargs="*", choices=[*QUESTIONS, []], default=list(QUESTIONS))
+    parser.add_argument("--repeats", type=int, default=5, help="rounds in which the variants take turns")
+    options = parser.parse_args()
+    failed = 0
+    for question in options.questions:
+        print(f"== {question}", flush=True)
+        command = [sys.executable, str(HERE / question / "bench.py"), "--repeats", str(options.repeats)]
+        failed |= subprocess.run(command, check=False).returncode
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

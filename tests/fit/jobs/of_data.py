@@ -1,0 +1,119 @@
+"""Where the rows come from: datasets of every length, arrays, sequences, generators, several inputs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from jobs.ingredients import BATCH, batches, convolutional_model, dense_model, digits, layers, table, train
+from jobs.registry import job
+from keras import optimizers
+
+
+@job()
+def sgd_on_real_digits() -> dict[str, Any]:
+    data = tf.data.Dataset.from_tensor_slices(digits(200)).shuffle(200, seed=3).batch(BATCH)
+    return train(convolutional_model(), optimizers.SGD(0.1), data, validation_data=batches(digits(57)))
+
+
+@job()
+def a_rank_without_rows() -> dict[str, Any]:
+    return train(convolutional_model(), optimizers.SGD(0.1, momentum=0.9), batches(digits(BATCH + 1)))
+
+
+@job()
+def every_batch_smaller_than_the_world() -> dict[str, Any]:
+    return train(dense_model(), optimizers.Adam(0.01), tf.data.Dataset.from_tensor_slices(table(7)).batch(1))
+
+
+@job()
+def repeated_data_with_steps() -> dict[str, Any]:
+    data = tf.data.Dataset.from_tensor_slices(table(50)).shuffle(50).repeat().batch(BATCH)
+    return train(dense_model(), optimizers.SGD(0.1), data, steps_per_epoch=5)
+
+
+@job()
+def repeated_validation_with_steps() -> dict[str, Any]:
+    endless = batches(table(21, seed=5)).repeat()
+    return train(
+        dense_model(), optimizers.SGD(0.1), batches(table(33)), validation_data=endless, validation_steps=3
+    )
+
+
+@job()
+def arrays_shuffled_by_keras() -> dict[str, Any]:
+    x, y = table(53)
+    return train(dense_model(), optimizers.Adam(0.01), x, y, batch_size=BATCH, validation_split=0.2)
+
+
+@job(worlds=(2, 3))
+def arrays_with_validation_arrays_and_class_weights() -> dict[str, Any]:
+    x, y = table(37)
+    weights = {0: 1.0, 1: 2.0, 2: 0.5, 3: 0.0}
+    validation = table(19, seed=8)
+    return train(
+        dense_model(),
+        optimizers.SGD(0.1),
+        x,
+        y,
+        batch_size=BATCH,
+        shuffle=False,
+        validation_data=validation,
+        class_weight=weights,
+    )
+
+
+class _Slices(keras.utils.PyDataset):
+    """A dataset in Python that changes after each epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._x, self._y = table(37)
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = slice(index * BATCH, (index + 1) * BATCH)
+        return self._x[rows] + 0.1 * self._epoch, self._y[rows]
+
+    def on_epoch_end(self) -> None:
+        self._epoch += 1
+
+
+@job(worlds=(2,))
+def python_dataset() -> dict[str, Any]:
+    return train(dense_model(), optimizers.SGD(0.1), _Slices(), validation_data=_Slices())
+
+
+@job(worlds=(2,))
+def python_generator() -> dict[str, Any]:
+    def endless() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        generator = np.random.default_rng(4)
+        while True:
+            rows = int(generator.integers(1, 9))
+            yield generator.normal(size=(rows, 8)), generator.integers(0, 4, rows)
+
+    return train(dense_model(), optimizers.SGD(0.1), endless(), steps_per_epoch=4)
+
+
+@job(worlds=(2, 3))
+def several_inputs_and_outputs() -> dict[str, Any]:
+    left, right = keras.Input((8,), name="left"), keras.Input((3,), name="right")
+    together = layers.Concatenate()([layers.Dense(6, "tanh")(left), right])
+    model = keras.Model(
+        {"left": left, "right": right},
+        {"kind": layers.Dense(4, name="kind")(together), "size": layers.Dense(1, name="size")(together)},
+    )
+    x, y = table(37)
+    generator = np.random.default_rng(6)
+    inputs = {"left": x, "right": generator.normal(size=(37, 3))}
+    targets = {"kind": y, "size": generator.normal(size=(37, 1))}
+    options = {
+        "loss": {"kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True), "size": "mse"},
+        "loss_weights": {"kind": 1.0, "size": 0.3},
+        "metrics": {"kind": ["accuracy"], "size": ["mae"]},
+    }
+    return train(model, optimizers.Adam(0.01), batches((inputs, targets)), compile_options=options)

@@ -1,0 +1,68 @@
+"""Denominators: every way in which a loss divides by something that the ranks must share."""
+
+from typing import Any
+
+import keras
+import numpy as np
+from jobs.ingredients import batches, cross_entropy, dense_model, layers, table, train
+from jobs.registry import job
+from keras import optimizers
+
+
+def _weighted_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return (*table(37), np.random.default_rng(1).random(37))
+
+
+@job()
+def sample_weights() -> dict[str, Any]:
+    options = {"weighted_metrics": ["accuracy"], "metrics": None}
+    return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
+
+
+@job()
+def mean_with_sample_weight() -> dict[str, Any]:
+    options = {"loss": cross_entropy(reduction="mean_with_sample_weight"), "metrics": None}
+    return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
+
+
+@job()
+def summed_loss() -> dict[str, Any]:
+    options = {"loss": cross_entropy(reduction="sum")}
+    return train(dense_model(), optimizers.SGD(0.01), batches(table(37)), compile_options=options)
+
+
+@job()
+def masked_sequences() -> dict[str, Any]:
+    generator = np.random.default_rng(2)
+    x = generator.integers(1, 20, (37, 6))
+    x[np.arange(37) % 3 == 0, 3:] = 0
+    y = generator.integers(0, 4, (37, 6))
+    model = keras.Sequential(
+        [
+            keras.Input((6,), dtype="int32"),
+            layers.Embedding(20, 8, mask_zero=True),
+            layers.SimpleRNN(8, return_sequences=True),
+            layers.Dense(4),
+        ]
+    )
+    return train(model, optimizers.Adam(0.01), batches((x, y)))
+
+
+@job(worlds=(2, 3))
+def losses_of_layers() -> dict[str, Any]:
+    """`add_loss` with a mean over rows, and an activity regulariser, which Keras divides by the rows itself."""
+
+    class Narrow(layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(0.1 * keras.ops.mean(keras.ops.square(inputs)))
+            return inputs
+
+    model = keras.Sequential(
+        [
+            keras.Input((8,)),
+            layers.Dense(8, activity_regularizer=keras.regularizers.L2(0.01)),
+            Narrow(),
+            layers.Dense(4),
+        ]
+    )
+    return train(model, optimizers.SGD(0.1), batches(table(37)))

@@ -1,0 +1,112 @@
+"""Keras's own surface around a step: executions of several steps, own steps, single batches, evaluate and predict."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+from jobs.ingredients import BATCH, batches, cross_entropy, dense_model, layers, table, train
+from jobs.registry import job
+from keras import optimizers
+
+
+def _several_steps(steps_per_execution: int) -> dict[str, Any]:
+    data = batches(table(7 * BATCH + 5))
+    return train(
+        dense_model(),
+        optimizers.SGD(0.1),
+        data,
+        validation_data=batches(table(BATCH + 3, seed=9)),
+        compile_options={"steps_per_execution": steps_per_execution},
+    )
+
+
+@job(worlds=(2,))
+def one_step_per_execution() -> dict[str, Any]:
+    return _several_steps(1)
+
+
+@job(worlds=(2,))
+def two_steps_per_execution() -> dict[str, Any]:
+    return _several_steps(2)
+
+
+@job()
+def three_steps_per_execution() -> dict[str, Any]:
+    return _several_steps(3)
+
+
+@job(worlds=(2, 3))
+def eight_steps_per_execution() -> dict[str, Any]:
+    return _several_steps(8)
+
+
+@job(worlds=(2, 3))
+def evaluate_and_predict() -> dict[str, Any]:
+    x, y = table(41)
+    result = train(dense_model(), optimizers.SGD(0.1), x, y, batch_size=BATCH, shuffle=False)
+    model = result["model"]
+    evaluated = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)
+    result["history"] |= {f"evaluated_{name}": [value] for name, value in evaluated.items()}
+    result["history"]["predicted"] = model.predict(x, batch_size=BATCH, verbose=0)
+    return result
+
+
+@job(worlds=(2, 3))
+def single_batches() -> dict[str, Any]:
+    x, y = table(3 * BATCH + 5)
+    model = dense_model()
+    model.compile(optimizers.Adam(0.01), cross_entropy(), metrics=["accuracy"])
+    history: dict[str, Any] = {"loss": [], "accuracy": []}
+    for begin in range(0, len(x), BATCH):
+        rows = slice(begin, begin + BATCH)
+        logs = model.train_on_batch(x[rows], y[rows], return_dict=True)
+        for name, value in logs.items():
+            history[name].append(value)
+    history["tested"] = model.test_on_batch(x[:BATCH], y[:BATCH])
+    history["predicted"] = model.predict_on_batch(x[:BATCH])
+    return {"model": model, "history": history}
+
+
+class _OwnStep(keras.Model):
+    """The train_step of Keras's guide "Customizing what happens in fit"; nothing is built before the first batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.logits = layers.Dense(16, "relu"), layers.Dense(4)
+
+    def call(self, inputs: Any) -> Any:
+        return self.logits(self.hidden(inputs))
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=y_pred)
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        for metric in self.metrics:
+            if metric.name != "loss":
+                metric.update_state(y, y_pred)
+        return {metric.name: metric.result() for metric in self.metrics if metric.name != "loss"}
+
+
+@job(worlds=(2, 3))
+def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
+    return train(_OwnStep(), optimizers.SGD(0.1), batches(table(37)))
+
+
+@job(worlds=(2,))
+def three_fits_of_two_models() -> dict[str, Any]:
+    first, second = dense_model(), dense_model()
+    data = batches(table(37))
+    result = train(first, optimizers.Adam(0.01), data, epochs=1)
+    other = train(second, optimizers.SGD(0.1), data, epochs=1)
+    again = first.fit(data, epochs=3, initial_epoch=1, verbose=0).history
+    return {
+        "weights": [*first.get_weights(), *second.get_weights()],
+        "history": {
+            **{f"first_{key}": value for key, value in result["history"].items()},
+            **{f"second_{key}": value for key, value in other["history"].items()},
+            **{f"again_{key}": value for key, value in again.items()},
+        },
+    }

@@ -1,0 +1,27 @@
+"""What a parity job is, and the list of all of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+ALL_WORLDS = (2, 3, 4)
+
+Job = Callable[[], dict[str, Any]]
+"""Trains and returns ``model`` (or ``weights``, a list of arrays) and ``history``."""
+
+JOBS: dict[str, Job] = {}
+
+
+def job(worlds: tuple[int, ...] = ALL_WORLDS, dtype: str = "float64") -> Callable[[Job], Job]:
+    """Registers a job.
+
+    Args:
+        worlds: The world sizes that run it; jobs about Keras's surface rather than arithmetic spare the larger ones.
+        dtype: Keras's floatx while it runs.
+    """
+
+    def register(function: Job) -> Job:
+        function.worlds, function.dtype = worlds, dtype
+        JOBS[function.__name__] = function
+        return function
+
+    return register

@@ -1,0 +1,151 @@
+"""Jobs of plain Python scripts, each under a hard deadline, and a way to see whether anything is left of one."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+LIMIT_SECONDS = 30.0
+"""No job of these tests may take longer; a job that does is killed and fails its test."""
+
+_MARK = "PACELINE_TEST_MARK"
+
+
+def wait_until(condition: Callable[[], bool], limit_seconds: float = LIMIT_SECONDS) -> bool:
+    """Whether `condition` came true in time."""
+    give_up_at = time.monotonic() + limit_seconds
+    while not condition():
+        if time.monotonic() > give_up_at:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@dataclass
+class Job:
+    """A launcher in a process of its own, and its workers."""
+
+    process: "subprocess.Popen[str]"
+    mark: str
+    folder: Path
+    started_at: float = field(default_factory=time.monotonic)
+
+    def finish(self, limit_seconds: float = LIMIT_SECONDS) -> "Finished":
+        """Waits for the launcher's end."""
+        try:
+            stdout, stderr = self.process.communicate(timeout=limit_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill_everything()
+            stdout, stderr = self.process.communicate(timeout=5)
+            pytest.fail(f"the job took more than {limit_seconds} s\n{stdout}\n{stderr}")
+        return Finished(self.process.returncode, stdout, stderr, time.monotonic() - self.started_at)
+
+    def wait_for_file(self, name: str) -> str:
+        """The content of a file that a worker writes to say how far it is."""
+        path = self.folder / name
+        assert wait_until(lambda: path.exists() and path.read_text().endswith("\n")), f"{name} never came"
+        return path.read_text().strip()
+
+    def left_over(self) -> list[int]:
+        """The processes that carry this job's mark, the launcher among them."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdecimal() and self.mark.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+    def is_gone(self, limit_seconds: float) -> bool:
+        """Whether nothing is left of it, in time."""
+        return wait_until(lambda: not self.left_over(), limit_seconds)
+
+    def kill_everything(self) -> None:
+        """For tests that went wrong."""
+        for pid in self.left_over():
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                continue
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a job ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def told(self) -> list[str]:
+        """The launcher's own lines."""
+        return [row for row in self.stderr.splitlines() if row.startswith("paceline: ")]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Starts ``start(script, *arguments, num_workers=2, variables={…}, …)``; ends what a test leaves behind."""
+    jobs: list[Job] = []
+
+    def start_job(
+        script: str,
+        *arguments: str,
+        variables: dict[str, str] | None = None,
+        stdout: int = subprocess.PIPE,
+        **options: object,
+    ) -> Job:
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(script))
+        mark = uuid.uuid4().hex
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in ("TF_CONFIG", "NO_COLOR")
+        }
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                str(Path(__file__).with_name("plain_job.py")),
+                json.dumps({"num_workers": 2, **options}),
+                str(path),
+                *arguments,
+            ],
+            stdout=stdout,
+            stderr=subprocess.PIPE if stdout == subprocess.PIPE else stdout,
+            text=True,
+            cwd=tmp_path,
+            env={**inherited, _MARK: mark, **(variables or {})},
+            start_new_session=True,
+        )
+        jobs.append(Job(process, mark, tmp_path))
+        return jobs[-1]
+
+    yield start_job
+    for job in jobs:
+        job.kill_everything()
+        job.process.wait(timeout=10)
+        for stream in (job.process.stdout, job.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def run(start: Callable[..., Job]) -> Callable[..., Finished]:
+    """Starts a job as `start` does and waits for its end, after which nothing may be left of it."""
+
+    def run_job(script: str, *arguments: str, **options: object) -> Finished:
+        job = start(script, *arguments, **options)
+        finished = job.finish()
+        assert job.left_over() == []
+        return finished
+
+    return run_job

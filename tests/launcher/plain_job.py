@@ -1,0 +1,22 @@
+"""Runs a job whose workers are plain Python scripts: ``python plain_job.py '{"num_workers": 2, …}' script.py [args]``.
+
+A program of its own, so that tests can interrupt and kill a launcher.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from paceline.launcher.agent import run_job
+from paceline.launcher.job import JobDescription
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[1])
+    if options.pop("ignore_hangup", False):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if "log_dir" in options:
+        options["log_dir"] = Path(options["log_dir"])
+    command = (sys.executable, *sys.argv[2:])
+    sys.exit(run_job(JobDescription(command=command, environment=dict(os.environ), **options)))

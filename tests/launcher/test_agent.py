@@ -1,0 +1,209 @@
+"""Whole jobs that end well, with plain Python scripts as workers."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paceline.launcher import agent
+from paceline.launcher.job import JobDescription
+from paceline.errors import ConfigurationError
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+
+Run = Callable[..., "object"]
+
+
+def ranks_of(text: str) -> dict[int, list[str]]:
+    rows: dict[int, list[str]] = {}
+    for row in text.splitlines():
+        match = re.fullmatch(r"\[ *(\d+)\] (.*)", row)
+        assert match, f"a line without its rank: {row!r}"
+        rows.setdefault(int(match[1]), []).append(match[2])
+    return rows
+
+
+def test_every_line_has_its_rank_and_its_stream(run):
+    finished = run(
+        """
+        import os, sys
+        print("out of", os.environ["PACELINE_RANK"])
+        print("err of", os.environ["PACELINE_RANK"], file=sys.stderr)
+        """,
+        num_workers=3,
+    )
+    assert finished.code == 0
+    assert ranks_of(finished.stdout) == {rank: [f"out of {rank}"] for rank in range(3)}
+    stderr = "\n".join(row for row in finished.stderr.splitlines() if not row.startswith("paceline:"))
+    assert ranks_of(stderr) == {rank: [f"err of {rank}"] for rank in range(3)}
+    assert re.fullmatch(r"paceline: 3 workers on this host, .*; job [0-9a-f]{16}", finished.told[0])
+    assert len(finished.told) == 1
+
+
+def test_what_a_worker_is_told(run):
+    finished = run("import json, os; print(json.dumps(dict(os.environ)))", seed=11)
+    workers = {rank: json.loads(rows[0]) for rank, rows in ranks_of(finished.stdout).items()}
+    assert sorted(workers) == [0, 1]
+    configs = [json.loads(workers[rank]["TF_CONFIG"]) for rank in (0, 1)]
+    assert configs[0]["cluster"] == configs[1]["cluster"]
+    assert len(set(configs[0]["cluster"]["worker"])) == 2
+    for rank, variables in workers.items():
+        assert configs[rank]["task"] == {"type": "worker", "index": rank}
+        assert variables["PACELINE_RANK"] == variables["PACELINE_LOCAL_RANK"] == str(rank)
+        assert variables["PACELINE_WORLD_SIZE"] == "2"
+        assert variables["PACELINE_GENERATION"] == "1"
+        assert variables["PACELINE_SEED"] == "11"
+        assert variables["PACELINE_DROP_IN"] == "1"
+        assert set(map(int, variables["PACELINE_CPUS"].split(","))) <= os.sched_getaffinity(0)
+    assert workers[0]["PACELINE_JOB_ID"] == workers[1]["PACELINE_JOB_ID"]
+
+
+def test_arguments_belong_to_the_script(run):
+    finished = run("import sys; print(sys.argv[1:])", "--help", "-n", "7", "--", "a b", num_workers=1)
+    assert finished.stdout == "[0] ['--help', '-n', '7', '--', 'a b']\n"
+
+
+def test_stdin_is_empty(run):
+    assert run("import sys; print(repr(sys.stdin.read()))", num_workers=1).stdout == "[0] ''\n"
+
+
+def test_each_worker_leads_its_own_session(run):
+    assert run("import os; print(os.getsid(0) == os.getpid())").stdout.count("True") == 2
+
+
+def test_log_files_keep_both_streams_without_prefix(run, tmp_path: Path):
+    logs = tmp_path / "deep" / "logs"
+    finished = run(
+        r"""
+        import os, sys
+        sys.stdout.write("10%\r20%\r100%\n" "no newline at the end from " + os.environ["PACELINE_RANK"])
+        sys.stdout.flush()
+        print("\x1b[31mred\x1b[0m", file=sys.stderr)
+        """,
+        log_dir=str(logs),
+    )
+    assert finished.code == 0
+    for rank in (0, 1):
+        rows = (logs / f"job_{rank}.log").read_text().splitlines()
+        assert sorted(rows) == ["100%", f"no newline at the end from {rank}", "red"]
+
+
+def test_a_flood_of_output_is_complete_and_in_order(run):
+    finished = run("for i in range(20000): print(i, 'x' * 20)")
+    rows = ranks_of(finished.stdout)
+    for rank in (0, 1):
+        assert rows[rank] == [f"{i} {'x' * 20}" for i in range(20000)]
+
+
+def test_what_a_script_leaves_in_the_background_is_ended(run):
+    finished = run(
+        """
+        import subprocess, sys
+        # It holds the worker's stdout open, too: nobody may wait for that.
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+        """
+    )
+    assert finished.code == 0
+    assert finished.seconds < 10
+
+
+def test_pmi_connects_the_ranks(run):
+    """The conversation that MPICH has in `MPI_Init`, by hand: size, rank, a key for the others, a barrier."""
+    finished = run(
+        """
+        import os, socket
+        line = socket.socket(fileno=int(os.environ["PACELINE_PMI_FD"])).makefile("rw")
+        def ask(text):
+            line.write(text + "\\n"); line.flush()
+            return dict(word.split("=", 1) for word in line.readline().split())
+        assert ask("cmd=init pmi_version=1 pmi_subversion=1")["rc"] == "0"
+        name = ask("cmd=get_my_kvsname")["kvsname"]
+        rank = int(os.environ["PACELINE_RANK"])
+        ask(f"cmd=put kvsname={name} key=k{rank} value=address{rank}")
+        assert ask("cmd=barrier_in")["cmd"] == "barrier_out"
+        print(name, ask(f"cmd=get kvsname={name} key=k{1 - rank}")["value"])
+        """
+    )
+    rows = ranks_of(finished.stdout)
+    names = {row.split()[0] for rank in rows for row in rows[rank]}
+    assert len(names) == 1
+    assert [rows[rank][0].split()[1] for rank in (0, 1)] == ["address1", "address0"]
+
+
+def test_a_worker_that_does_not_speak_pmi_is_told_to_the_user_and_goes_on(run):
+    finished = run(
+        """
+        import os, socket
+        line = socket.socket(fileno=int(os.environ["PACELINE_PMI_FD"]))
+        line.sendall(b"hello\\n")
+        assert line.recv(1) == b""
+        """,
+        num_workers=1,
+    )
+    assert finished.code == 0
+    assert "rank 0 does not speak PMI-1" in finished.told[1]
+
+
+def test_garbled_messages_are_told_and_ignored(run):
+    finished = run(
+        """
+        import os
+        os.write(int(os.environ["PACELINE_AGENT_FD"]), b'garbage\\n{"type": "joined"}\\n')
+        """,
+        num_workers=1,
+    )
+    assert finished.code == 0
+    assert "rank 0 sent its agent something else than a message" in finished.told[1]
+
+
+def test_a_valid_tf_config_of_the_launcher_is_replaced_and_that_is_said(run):
+    config = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
+    finished = run("import os; print('a:1' in os.environ['TF_CONFIG'])", variables={"TF_CONFIG": config})
+    assert finished.stdout.count("False") == 2
+    assert "TF_CONFIG" in finished.told[1]
+
+
+def test_a_wrong_tf_config_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
+    def start_nothing(*_: object) -> None:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(agent, "start_worker", start_nothing)
+    job = JobDescription(command=("true",), num_workers=2, environment={"TF_CONFIG": "{'cluster': {}}"})
+    with pytest.raises(ConfigurationError, match="TF_CONFIG"):
+        agent.run_job(job)
+
+
+def test_a_log_folder_that_cannot_be_made_is_refused(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    job = JobDescription(command=("true",), num_workers=1, environment={}, log_dir=tmp_path / "file")
+    with pytest.raises(ConfigurationError, match="--log-dir"):
+        agent.run_job(job)
+
+
+def test_a_notebooks_running_loop_is_no_obstacle(capfd: pytest.CaptureFixture[str]):
+    import asyncio
+
+    async def cell() -> int:
+        return agent.run_job(
+            JobDescription(command=("sh", "-c", "echo hello"), num_workers=2, environment=dict(os.environ))
+        )
+
+    assert asyncio.run(cell()) == 0
+    assert capfd.readouterr().out.count("hello") == 2
+
+
+def test_a_command_that_cannot_be_started_leaves_nothing(capfd: pytest.CaptureFixture[str]):
+    job = JobDescription(command=("/does/not/exist",), num_workers=2, environment=dict(os.environ))
+    with pytest.raises(OSError, match="does/not/exist"):
+        agent.run_job(job)
+
+
+def test_the_launcher_keeps_no_descriptors(capfd: pytest.CaptureFixture[str]):
+    job = JobDescription(command=("true",), num_workers=2, environment=dict(os.environ))
+    agent.run_job(job)
+    before = len(os.listdir("/proc/self/fd"))
+    agent.run_job(job)
+    assert len(os.listdir("/proc/self/fd")) == before

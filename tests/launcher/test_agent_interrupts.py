@@ -1,0 +1,230 @@
+"""Ctrl-C, SIGTERM, a closed terminal, a closed pipe, and ``kill -9`` of the launcher: nothing is ever left."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+rank = os.environ["PACELINE_RANK"]
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+subprocess.Popen(["sh", "-c", 'exec "$@" & exec sleep 60', "sh", *sleeper], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(60)
+with open("ready" + rank, "w") as file:
+    print(os.getpid(), file=file)
+time.sleep(60)
+"""
+"""Ignores SIGTERM and has children in sessions of their own, one of which has a child itself."""
+
+OBEDIENT = """
+import os, time
+with open("ready" + os.environ["PACELINE_RANK"], "w") as file:
+    print(os.getpid(), file=file)
+time.sleep(60)
+"""
+
+
+def ready(job) -> None:
+    for rank in (0, 1):
+        job.wait_for_file(f"ready{rank}")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_the_job(start, number: signal.Signals, code: int):
+    job = start(OBEDIENT)
+    ready(job)
+    job.process.send_signal(number)
+    finished = job.finish(5)
+    assert finished.code == code
+    assert job.left_over() == []
+    assert finished.stderr.splitlines()[1:] == [
+        f"paceline: stopping 2 workers ({number.name})"
+        + ("; Ctrl-C again kills at once" if code == 130 else "")
+    ]
+
+
+def test_ctrl_c_ends_stubborn_workers_and_all_their_children(start):
+    job = start(STUBBORN)
+    ready(job)
+    assert len(job.left_over()) >= 9
+    interrupted_at = time.monotonic()
+    job.process.send_signal(signal.SIGINT)
+    assert job.finish().code == 130
+    assert time.monotonic() - interrupted_at < 5
+    assert job.left_over() == []
+
+
+def test_a_second_ctrl_c_kills_at_once(start):
+    job = start(STUBBORN)
+    ready(job)
+    interrupted_at = time.monotonic()
+    job.process.send_signal(signal.SIGINT)
+    assert job.process.stderr is not None
+    while "stopping" not in job.process.stderr.readline():
+        pass
+    job.process.send_signal(signal.SIGINT)
+    assert job.finish().code == 130
+    assert time.monotonic() - interrupted_at < 1.8
+    assert job.left_over() == []
+
+
+def test_kill_9_of_the_launcher_leaves_nothing(start):
+    job = start(STUBBORN)
+    ready(job)
+    assert len(job.left_over()) >= 9
+    job.process.kill()
+    assert job.is_gone(3.0)
+
+
+def test_kill_9_of_the_launcher_removes_segments_that_mpi_had_not_unlinked_yet(start):
+    job = start(
+        """
+        import mmap, os, time
+        path = "/dev/shm/mpich_shm_test_" + os.environ["PACELINE_JOB_ID"]
+        own = "/dev/shm/script_test_" + os.environ["PACELINE_JOB_ID"]
+        for name in (path, own):
+            with open(name, "wb") as file:
+                file.truncate(4096)
+        file = open(path, "r+b")
+        memory = mmap.mmap(file.fileno(), 4096)
+        with open("ready0", "w") as file:
+            print(path, own, file=file)
+        time.sleep(60)
+        """,
+        num_workers=1,
+    )
+    segment, own = map(Path, job.wait_for_file("ready0").split())
+    try:
+        job.process.kill()
+        assert job.is_gone(3.0)
+        give_up_at = time.monotonic() + 2
+        while segment.exists() and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+        assert not segment.exists()
+        assert own.exists()  # not ours to remove
+    finally:
+        segment.unlink(missing_ok=True)
+        own.unlink(missing_ok=True)
+
+
+def test_nohup_is_respected(start):
+    job = start(
+        """
+        import os, time
+        with open("ready" + os.environ["PACELINE_RANK"], "w") as file:
+            print(os.getpid(), file=file)
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        """,
+        ignore_hangup=True,
+    )
+    ready(job)
+    job.process.send_signal(signal.SIGHUP)
+    (job.folder / "go").touch()
+    assert job.finish().code == 0
+
+
+def test_a_reader_that_leaves_ends_the_job_as_in_any_pipe(start):
+    reading, writing = os.pipe()
+    job = start(
+        """
+        import time
+        for i in range(6000):
+            print("line", i)
+            time.sleep(0.01)
+        """,
+        stdout=writing,
+    )
+    os.close(writing)
+    with open(reading) as pipe:
+        assert pipe.readline()
+    assert job.process.wait(timeout=10) == 128 + signal.SIGPIPE
+    assert job.is_gone(1.0)
+
+
+def test_the_guard_is_deaf_to_ctrl_c_and_gone_after_the_job(start):
+    job = start(OBEDIENT)
+    ready(job)
+    guards = [
+        pid
+        for pid in job.left_over()
+        if b"paceline.launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert len(guards) == 1
+    assert os.getsid(guards[0]) == guards[0]
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(guards[0], number)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.finish(5).code == 143
+    assert job.left_over() == []
+
+
+def test_a_guard_that_was_killed_is_no_reason_to_stop(start):
+    job = start(
+        """
+        import os, time
+        with open("ready" + os.environ["PACELINE_RANK"], "w") as file:
+            print(os.getpid(), file=file)
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        """
+    )
+    ready(job)
+    guard = next(
+        pid for pid in job.left_over() if b"launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    os.kill(guard, signal.SIGKILL)
+    (job.folder / "go").touch()
+    assert job.finish(5).code == 0
+
+
+def test_stopped_output_is_passed_on_before_the_end(start):
+    job = start(
+        """
+        import os, signal, sys, time
+        def leave(*_):
+            print("saved before leaving")
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, leave)
+        with open("ready" + os.environ["PACELINE_RANK"], "w") as file:
+            print(os.getpid(), file=file)
+        time.sleep(60)
+        """
+    )
+    ready(job)
+    job.process.send_signal(signal.SIGTERM)
+    finished = job.finish(5)
+    assert finished.stdout.count("saved before leaving") == 2
+    assert finished.code == 143
+
+
+def test_workers_inherit_only_their_own_descriptors(run):
+    finished = run(
+        """
+        import json, os
+        def is_open(number):
+            try:
+                os.fstat(number)
+            except OSError:
+                return False
+            return True
+        found = [number for number in map(int, os.listdir("/proc/self/fd")) if is_open(number)]
+        print(json.dumps([found, [os.environ["PACELINE_AGENT_FD"], os.environ["PACELINE_PMI_FD"]]]))
+        """
+    )
+    rows = finished.stdout.splitlines()
+    assert len(rows) == 2
+    for row in rows:
+        descriptors, sockets = json.loads(row[4:])
+        assert set(descriptors) == {0, 1, 2, *map(int, sockets)}
