@@ -71,7 +71,6 @@ def run_job(
             raise RuntimeError(
                 f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"[-4000:]
             )
-        del ranks
         return json.loads(result.read_text())
 
 
@@ -92,9 +91,9 @@ def run_ranks(
                 "BENCH_RESULT": str(result),
                 **variables_of(rank),
             }
-            log = Path(directory, f"{rank}.log").open("w")
             bound = [sys.executable, "-c", _BIND.format(core=core), *command]
-            processes.append(subprocess.Popen(bound, env=variables, stdout=log, stderr=subprocess.STDOUT))
+            with Path(directory, f"{rank}.log").open("w") as log:
+                processes.append(subprocess.Popen(bound, env=variables, stdout=log, stderr=subprocess.STDOUT))
         try:
             codes = [process.wait(DEADLINE_SECONDS) for process in processes]
         finally:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import paceline
 import tensorflow as tf
 from mpi4py import MPI
+
+import paceline
 from paceline.comm.world import current_world
 
 SIZES = json.loads(sys.argv[1])
@@ -56,8 +57,8 @@ def main() -> None:
             for _ in range(3):
                 call()
         result[str(size)] = {
-            "raw mpi4py": median_ms(lambda: MPI.COMM_WORLD.Allreduce(sent, received), repeats),  # noqa: B023
-            "communicator": median_ms(lambda: communicator.all_reduce([sent]), repeats),  # noqa: B023
+            "raw mpi4py": median_ms(lambda: MPI.COMM_WORLD.Allreduce(sent, received), repeats),
+            "communicator": median_ms(lambda: communicator.all_reduce([sent]), repeats),
             "through strategy.run": median_ms(chained, max(5, repeats // CHAINED)) / CHAINED,
         }
     if world.rank == 0:

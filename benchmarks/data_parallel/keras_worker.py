@@ -13,6 +13,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
+
 from paceline.comm.world import current_world
 
 VARIANT, MODEL = sys.argv[1:3]
@@ -43,12 +44,12 @@ def build() -> keras.Model:
 
 
 class StepClock(keras.callbacks.Callback):
-    def __init__(self, meet) -> None:  # noqa: ANN001
+    def __init__(self, meet) -> None:
         super().__init__()
         self.meet = meet
         self.times: list[float] = []
 
-    def on_train_batch_end(self, batch, logs=None) -> None:  # noqa: ANN001
+    def on_train_batch_end(self, batch, logs=None) -> None:
         self.meet()
         self.times.append(time.perf_counter())
 
@@ -82,7 +83,7 @@ def main() -> None:
         Path(os.environ["BENCH_RESULT"]).write_text(json.dumps(result))
 
 
-def raw_all_reduce(world, model: keras.Model) -> float:  # noqa: ANN001
+def raw_all_reduce(world, model: keras.Model) -> float:
     """MPI's own all-reduce of as many bytes as the gradient, on one flat buffer."""
     from mpi4py import MPI
 

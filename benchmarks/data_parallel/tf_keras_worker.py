@@ -18,7 +18,7 @@ class StepClock(keras.callbacks.Callback):
         super().__init__()
         self.times: list[float] = []
 
-    def on_train_batch_end(self, batch, logs=None) -> None:  # noqa: ANN001
+    def on_train_batch_end(self, batch, logs=None) -> None:
         self.times.append(time.perf_counter())
 
 

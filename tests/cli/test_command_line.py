@@ -1,9 +1,9 @@
 """The `paceline` command as users type it."""
 
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -35,12 +35,14 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_help_is_quick():
-    times = []
-    for _ in range(5):
-        before = time.perf_counter()
+    """In time of the processor: other tests may be running beside this one."""
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert paceline("--help").returncode == 0
-        times.append(time.perf_counter() - before)
-    assert min(times) < 0.4
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert min(seconds) < 0.4
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("--version",)])
@@ -60,7 +62,8 @@ def test_help_and_version_load_nothing_heavy(arguments: tuple[str, ...]):
 
 
 def test_running_loads_neither_tensorflow_nor_mpi():
-    code = "import sys, paceline.launcher.agent; print({'tensorflow', 'keras', 'mpi4py', 'numpy'} & set(sys.modules))"
+    heavy = "{'tensorflow', 'keras', 'mpi4py', 'numpy'}"
+    code = f"import sys, paceline.launcher.agent; print({heavy} & set(sys.modules))"
     finished = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS
     )

@@ -15,8 +15,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
-from jobs import in_float32, of_data, of_losses, of_optimizers, of_trainers  # noqa: F401  # they register their jobs
-from jobs.registry import JOBS
+from parity import in_float32, of_data, of_losses, of_optimizers, of_trainers  # noqa: F401  # they register their jobs
+from parity.registry import JOBS
 
 
 def main() -> None:

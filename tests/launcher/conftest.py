@@ -1,4 +1,4 @@
-"""Jobs of plain Python scripts, each under a hard deadline, and a way to see whether anything is left of one."""
+"""Jobs of plain Python scripts, each under a hard deadline, and a way to see what is left of one."""
 
 import json
 import os
@@ -95,7 +95,7 @@ class Finished:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Starts ``start(script, *arguments, num_workers=2, variables={…}, …)``; ends what a test leaves behind."""
+    """Starts ``start(script, *arguments, num_workers=2, variables={…}, …)``; ends what is left."""
     jobs: list[Job] = []
 
     def start_job(

@@ -1,4 +1,4 @@
-"""Runs a job whose workers are plain Python scripts: ``python plain_job.py '{"num_workers": 2, …}' script.py [args]``.
+"""Runs a job of plain Python scripts: ``python plain_job.py '{"num_workers": 2, …}' script.py [args]``.
 
 A program of its own, so that tests can interrupt and kill a launcher.
 """

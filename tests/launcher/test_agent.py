@@ -1,20 +1,18 @@
 """Whole jobs that end well, with plain Python scripts as workers."""
 
+import asyncio
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from paceline.errors import ConfigurationError
 from paceline.launcher import agent
 from paceline.launcher.job import JobDescription
-from paceline.errors import ConfigurationError
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
-
-Run = Callable[..., "object"]
 
 
 def ranks_of(text: str) -> dict[int, list[str]]:
@@ -184,8 +182,6 @@ def test_a_log_folder_that_cannot_be_made_is_refused(tmp_path: Path):
 
 
 def test_a_notebooks_running_loop_is_no_obstacle(capfd: pytest.CaptureFixture[str]):
-    import asyncio
-
     async def cell() -> int:
         return agent.run_job(
             JobDescription(command=("sh", "-c", "echo hello"), num_workers=2, environment=dict(os.environ))
@@ -204,6 +200,6 @@ def test_a_command_that_cannot_be_started_leaves_nothing(capfd: pytest.CaptureFi
 def test_the_launcher_keeps_no_descriptors(capfd: pytest.CaptureFixture[str]):
     job = JobDescription(command=("true",), num_workers=2, environment=dict(os.environ))
     agent.run_job(job)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     agent.run_job(job)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a closed terminal, a closed pipe, and ``kill -9`` of the launcher: nothing is ever left."""
+"""Ctrl-C, SIGTERM, a closed terminal or pipe, and ``kill -9`` of the launcher: nothing is ever left."""
 
 import json
 import os
@@ -147,7 +147,7 @@ def test_a_reader_that_leaves_ends_the_job_as_in_any_pipe(start):
         stdout=writing,
     )
     os.close(writing)
-    with open(reading) as pipe:
+    with os.fdopen(reading) as pipe:
         assert pipe.readline()
     assert job.process.wait(timeout=10) == 128 + signal.SIGPIPE
     assert job.is_gone(1.0)

@@ -1,4 +1,4 @@
-"""What a job looks like in a real terminal (a pseudo-terminal) and in a pipe, with Keras's real progress bar."""
+"""What a job looks like in a terminal (a pseudo-terminal) and in a pipe, with Keras's real progress bar."""
 
 import fcntl
 import os

@@ -59,7 +59,7 @@ def test_a_normal_life_needs_no_action_before_the_end():
 def test_the_first_failure_is_the_cause_and_stops_the_others():
     group = generation()
     cause = WorkerFailed(rank=2, exit_code=7, failed=None, waiting=())
-    assert play(group, Exited(2, 7)) == [Announce(cause), Terminate((0, 1))]
+    assert play(group, Exited(2, 7)) == [Terminate((0, 1)), Announce(cause)]
     assert play(group, Said(0, FAILED), Exited(0, 1)) == []
     outcome = outcome_of(play(group, Exited(1, -signal.SIGKILL)))
     assert outcome.cause == cause
@@ -71,7 +71,7 @@ def test_the_first_failure_is_the_cause_and_stops_the_others():
 def test_a_reported_exception_stops_the_others_before_the_process_has_ended():
     group = generation(2)
     actions = play(group, Said(1, FAILED))
-    assert actions == [Announce(WorkerFailed(1, 1, FAILED, ())), Terminate((0,))]
+    assert actions == [Terminate((0,)), Announce(WorkerFailed(1, 1, FAILED, ()))]
     outcome = outcome_of(play(group, Exited(0, -15), Exited(1, 1)))
     assert outcome.cause == WorkerFailed(1, 1, FAILED, ())
 
@@ -106,7 +106,7 @@ def test_the_grace_ends_in_a_kill_and_then_in_giving_up():
 
 
 def test_everything_is_stopped_within_five_seconds():
-    assert LIMIT_SECONDS + 0.5 <= 5.0
+    assert LIMIT_SECONDS + 1.0 <= 5.0  # the last survey and the last output take half a second each at most
 
 
 @pytest.mark.parametrize("order", ["leaves first", "waits first"])
@@ -114,20 +114,20 @@ def test_a_rank_that_exits_before_it_joined_ends_the_job(order: str):
     group = generation(2)
     events: list[Event] = [Exited(1, 0), Said(0, Joining())]
     actions = play(group, *(events if order == "leaves first" else reversed(events)))
-    assert actions == [Announce(WorkerLeft(1, (0,))), Terminate((0,))]
+    assert actions == [Terminate((0,)), Announce(WorkerLeft(1, (0,)))]
     assert outcome_of(play(group, Exited(0, -15))).exit_code == 69
 
 
 def test_a_rank_that_exits_while_joining_ends_the_job_too():
     group = generation(2)
     actions = play(group, Said(0, Joining()), Said(1, Joining()), Said(0, Joined()), Exited(1, 0))
-    assert actions == [Announce(WorkerLeft(1, (0,))), Terminate((0,))]
+    assert actions == [Terminate((0,)), Announce(WorkerLeft(1, (0,)))]
 
 
 def test_a_failure_before_joining_keeps_its_own_code_and_names_who_waited():
     group = generation(3)
     actions = play(group, Said(0, Joining()), Said(2, Joining()), Exited(1, 3))
-    assert actions[0] == Announce(WorkerFailed(1, 3, None, (0, 2)))
+    assert actions[1] == Announce(WorkerFailed(1, 3, None, (0, 2)))
     assert outcome_of(play(group, Exited(0, -15), Exited(2, -15))).exit_code == 3
 
 
@@ -158,7 +158,7 @@ def test_a_group_that_all_asked_for_must_stand_in_time():
     play(group, Said(0, Joined()), now=21.0)
     assert group.deadline == 80.0
     actions = group.tick(80.0)
-    assert actions == [Announce(GroupNotFormed((1,), 60.0)), Terminate((0, 1))]
+    assert actions == [Terminate((0, 1)), Announce(GroupNotFormed((1,), 60.0))]
     assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 69
 
 
@@ -173,7 +173,7 @@ def test_a_group_that_stands_has_no_deadline():
 )
 def test_a_signal_stops_everybody(number: signal.Signals, code: int):
     group = generation(2)
-    assert play(group, SignalReceived(number)) == [Announce(Interrupted(number)), Terminate((0, 1))]
+    assert play(group, SignalReceived(number)) == [Terminate((0, 1)), Announce(Interrupted(number))]
     assert play(group, SignalReceived(number)) == [KillAll()]
     assert outcome_of(play(group, Exited(0, -15), Exited(1, -9))).exit_code == code
 

@@ -24,7 +24,8 @@ def test_a_terminal_is_coloured_unless_the_user_objects():
 
 def test_what_the_encoding_lacks_becomes_a_question_mark():
     buffer = io.BytesIO()
-    StreamSink(io.TextIOWrapper(buffer, encoding="ascii"), {}).write("5/5 ━━ done\n")
+    stream = io.TextIOWrapper(buffer, encoding="ascii")
+    StreamSink(stream, {}).write("5/5 ━━ done\n")
     assert buffer.getvalue() == b"5/5 ?? done\n"
 
 

@@ -1,5 +1,6 @@
 """What a terminal would show, checked with Keras's real bytes and with streams cut anywhere."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,7 @@ def test_keras_colours_are_kept_for_terminals():
 def test_cuts_between_reads_change_nothing(cuts: list[int]):
     bounds = [0, *sorted(cuts), len(KERAS_BAR)]
     terminal = TerminalLine()
-    lines = [
-        line.plain
-        for start, end in zip(bounds, bounds[1:], strict=False)
-        for line in terminal.feed(KERAS_BAR[start:end])
-    ]
+    lines = [line.plain for start, end in pairwise(bounds) for line in terminal.feed(KERAS_BAR[start:end])]
     assert (lines, terminal.current.plain) == shown(KERAS_BAR)
 
 

@@ -26,14 +26,16 @@ class Bind(Enum):
 
 
 def run(
-    script_and_arguments: Annotated[
-        list[str],
+    script: Annotated[
+        str,
         typer.Argument(
-            metavar="SCRIPT [ARGS]...",
-            help="The script, or with -m the module, and its own arguments, passed on untouched.",
-            show_default=False,
+            metavar="SCRIPT", help="The Python script, or with -m the module.", show_default=False
         ),
     ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="Its own arguments, passed on untouched.", show_default=False),
+    ] = None,
     workers: Annotated[
         str,
         typer.Option(
@@ -89,7 +91,8 @@ def run(
 ) -> None:
     """Run a script on several workers of this host.
 
-    Every line of output begins with its worker's rank. The exit code is 0, or the first failure's.
+    Every line of output begins with its worker's rank; workers have no standard input. The exit code is 0,
+    or the first failure's.
 
     \b
     Examples:
@@ -97,17 +100,16 @@ def run(
       paceline run --workers auto -m mypackage.train
       paceline run -n 4 --log-dir logs train.py
     """
-    target, *arguments = script_and_arguments
-    if not module and not Path(target).exists():
+    if not module and not Path(script).exists():
         _refuse(
-            f"SCRIPT: received {target!r}; expected a file that exists here (with -m, the name of a module)"
+            f"SCRIPT: received {script!r}; expected a file that exists here (with -m, the name of a module)"
         )
     from paceline.launcher.agent import run_job
     from paceline.launcher.job import JobDescription, worker_command
 
     try:
         job = JobDescription(
-            command=worker_command(target, arguments, module=module),
+            command=worker_command(script, arguments or [], module=module),
             num_workers=_num_workers(workers),
             environment=dict(os.environ),
             bind=bind.value,

@@ -22,7 +22,7 @@ CPUS = "PACELINE_CPUS"
 """Comma-separated core numbers that this worker binds itself to; absent: no binding."""
 
 DROP_IN = "PACELINE_DROP_IN"
-"""``1``: `tf.distribute`'s names are served by Paceline's classes and a script without a strategy gets one; ``0``: not."""
+"""``1``: Paceline's classes serve `tf.distribute`'s names, and a script without a strategy gets one; ``0``: not."""
 
 AGENT_FD = "PACELINE_AGENT_FD"
 """Inherited socket to the agent (JSON lines, see ``rendezvous/channel.py``)."""

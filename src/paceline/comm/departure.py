@@ -35,7 +35,7 @@ class Departure:
         self, type_: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         if isinstance(error, (ConfigurationError, StartTimeoutError, DesynchronizedError)):
-            print(f"paceline: {error}", file=sys.stderr)  # noqa: T201  # the interpreter's own last words, in its place
+            print(f"paceline: {error}", file=sys.stderr)  # the interpreter's own last words, in its place
         else:
             self._previous_hook(type_, error, trace)
         report = describe(error, None if self.world is None else self.world.fatal)

@@ -50,7 +50,7 @@ class OutputBuffers:
         start = -memory.ctypes.data % ALIGNMENT_BYTES
         # The views handed out must count on this very array: NumPy collapses chains of views to the array that owns
         # the memory, which is `memory`, so the pool keeps an array that owns nothing but is its own base.
-        buffer = np.frombuffer(memoryview(memory)[start : start + total_bytes], np.uint8)
+        buffer = np.frombuffer(memory.data[start : start + total_bytes], np.uint8)
         if len(pool) < _KEPT_BUFFERS:
             pool.append(buffer)
         return buffer

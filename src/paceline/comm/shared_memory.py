@@ -65,7 +65,7 @@ class SharedMemoryCommunicator(Communicator):
         ]
         # Memoryviews: reading and writing two numbers through them costs a fraction of what NumPy's scalars do.
         self._headers = [
-            [memoryview(window)[start : start + HEADER_WORDS * 8].cast("q") for window in windows]
+            [window.data[start : start + HEADER_WORDS * 8].cast("q") for window in windows]
             for start in (2 * HALF_BYTES, 2 * HALF_BYTES + HEADER_BYTES)
         ]
         self._round = 0

@@ -52,7 +52,7 @@ class World:
         self._line = line
         self._leave = leave
         self._lock = threading.Lock()
-        self._communicator: "Communicator | None" = None
+        self._communicator: Communicator | None = None
 
     @property
     def rank(self) -> int:

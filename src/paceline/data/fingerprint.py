@@ -44,7 +44,7 @@ class FingerprintLog:
             if array.dtype == object:
                 digest.update(repr(array.reshape(-1)[:1024].tolist()).encode())
             else:
-                digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:_HASHED_BYTES])
+                digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:_HASHED_BYTES].data)
         value = np.int64(int.from_bytes(digest.digest(), "little"))
         self._notes.append(int(value))
         return value

@@ -25,16 +25,16 @@ def agree_seeds(seed: int) -> None:
 
 
 def _seed_numpy(numpy_random: ModuleType, seed: int) -> None:
-    numpy_random.seed(seed % _NUMPY_SEEDS)  # type: ignore[attr-defined]
-    entropy_rng = numpy_random.default_rng  # type: ignore[attr-defined]
-    children = numpy_random.SeedSequence(seed)  # type: ignore[attr-defined]
+    numpy_random.seed(seed % _NUMPY_SEEDS)
+    entropy_rng = numpy_random.default_rng
+    children = numpy_random.SeedSequence(seed)
 
     def default_rng(seed: Any = None) -> Any:
         """`numpy.random.default_rng`; without a seed, the next generator that all ranks of the job share."""
         return entropy_rng(children.spawn(1)[0] if seed is None else seed)
 
-    default_rng.__wrapped__ = entropy_rng  # type: ignore[attr-defined]
-    numpy_random.default_rng = default_rng  # type: ignore[attr-defined]
+    default_rng.__wrapped__ = entropy_rng
+    numpy_random.default_rng = default_rng
 
 
 def _seed_tensorflow(tensorflow: ModuleType, seed: int) -> None:

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 def built_without_data(keras_build: Function) -> Function:
-    """Keras's `_maybe_symbolic_build` from the shapes of the data; then the ranks' values are the chief's. Collective."""
+    """Keras's `_maybe_symbolic_build` from the shapes of the data, then the chief's values for all. Collective."""
 
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = paceline_strategy_of(self)
@@ -44,7 +44,7 @@ def _are_known(shapes: Any) -> bool:
 def _try_to_build(model: Any, shapes: Any) -> None:
     try:
         model._symbolic_build(data_batch=shapes)
-    except Exception:  # noqa: BLE001  # whatever a user's `call` raises on symbolic input
+    except Exception:  # whatever a user's `call` raises on symbolic input
         # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that
         # is really wrong raises there again, with the step's own message.
         return

@@ -5,8 +5,8 @@ one, this file says which.
 
 | name | why there is no public way |
 |---|---|
-| `losses.loss` (module) | its `scale_…`, `unscale_loss_for_distribution`, `reduce_values`, `apply_mask` fix the loss's denominator |
-| `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter an optimizer, before clipping and accumulation |
+| `losses.loss` (module) | its `scale_…`, `unscale_…`, `reduce_values`, `apply_mask` fix a loss's denominator |
+| `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter, before clipping and accumulation |
 | `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
 | `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
 | `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |

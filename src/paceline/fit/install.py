@@ -1,4 +1,4 @@
-"""Putting the seam in place: once per process, as soon as Keras has been imported, inert outside Paceline strategies."""
+"""Putting the seam in place: once per process, when Keras has been imported; inert outside Paceline strategies."""
 
 import functools
 from collections.abc import Callable

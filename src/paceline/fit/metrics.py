@@ -44,7 +44,7 @@ def _totals(variables: list[Any], local: list[Array], communicator: Communicator
     for variable, own, total in zip(variables, local, sums, strict=True):
         match getattr(variable, "aggregation", "sum"):
             case "mean":
-                totals.append((total / communicator.size).astype(own.dtype))
+                totals.append(np.divide(total, communicator.size).astype(own.dtype))
             case "only_first_replica" | "none":
                 totals.append(communicator.broadcast([own])[0])
             case _:

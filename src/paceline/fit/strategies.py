@@ -7,13 +7,14 @@ from typing import Any
 
 from paceline.cluster import environment
 from paceline.comm.world import current_world
-from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
+from paceline.strategy.base import SynchronousStrategy, named_strategies
+from paceline.strategy.drop_in import DropInStrategy
 
 _LOGGER = logging.getLogger("paceline")
 
 Function = Callable[..., Any]
 
-_drop_in: SynchronousStrategy | None = None
+_drop_in: DropInStrategy | None = None
 
 
 def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
@@ -37,15 +38,13 @@ def initialised(keras_init: Function) -> Function:
 
 
 def _drop_in_strategy() -> SynchronousStrategy | None:
+    """The one drop-in strategy of this process, made when the first model needs it; None where there is to be none."""
     global _drop_in
-    if _drop_in is not None:
-        return _drop_in if named_strategies == [type(_drop_in).__name__] else None
     world = current_world()
     if named_strategies or not world.launched or os.environ.get(environment.DROP_IN) != "1":
         return None
-    # New variables are not broadcast one by one: a plain script may well make some on one rank only. `fit` starts
-    # from the chief's values in any case.
-    _drop_in = SynchronousStrategy(world, local_device(world), broadcast_new_variables=False)
-    if world.rank == 0 and world.size > 1:
-        _LOGGER.info("the script names no strategy: its Keras models train on all %d workers", world.size)
+    if _drop_in is None:
+        _drop_in = DropInStrategy(world)
+        if world.rank == 0 and world.size > 1:
+            _LOGGER.info("the script names no strategy: its Keras models train on all %d workers", world.size)
     return _drop_in

@@ -29,7 +29,7 @@ from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Mess
 GRACE_SECONDS = 2.0
 """From SIGTERM to SIGKILL; TensorFlow ignores the first."""
 
-LIMIT_SECONDS = 4.5
+LIMIT_SECONDS = 4.0
 """From the failure to giving up on processes that even SIGKILL does not end."""
 
 WAITING_INTERVAL_SECONDS = 10.0
@@ -248,7 +248,7 @@ class Generation:
         self._give_up_at = now + LIMIT_SECONDS
         # A rank that reported its exception is on its way out by itself, with more to flush.
         others = tuple(rank for rank in running if self._workers[rank].failed is None)
-        return [Announce(cause), Terminate(others)]
+        return [Terminate(others), Announce(cause)]
 
     def _finish(self, *, give_up: bool = False) -> list[Action]:
         if self._ranks(lambda worker: worker.running) and not give_up:

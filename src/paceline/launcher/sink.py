@@ -84,10 +84,19 @@ class StreamSink(Sink):
             except UnicodeEncodeError:
                 encoding = self._stream.encoding or "ascii"
                 self._stream.write(text.encode(encoding, "replace").decode(encoding))
-            self._stream.flush()
+            self._flush()
         except (OSError, ValueError):  # the pipe's reader left, the terminal hung up, the stream was closed
             self._closed = True
             self._forget_unwritten()
+
+    def _flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (
+            BlockingIOError
+        ):  # another program on this terminal made it non-blocking; the rest is still buffered
+            os.set_blocking(self._stream.fileno(), True)
+            self._stream.flush()
 
     def _forget_unwritten(self) -> None:
         """Python would try the rest again at exit, and print an error about it that nobody can read."""

@@ -1,8 +1,8 @@
 """A single-threaded event loop over sockets and timers: all that a watchdog needs of one.
 
-Why not asyncio: importing it would double the time that a watchdog takes to start, and each start of a job waits
-for that. Threads are used only for calls that cannot be made non-blocking (name lookup); they hand their result
-to the loop with `post`.
+Why not asyncio: importing it would double the time that a watchdog takes to start, and each start of a job
+waits for that. Threads are used only for calls that cannot be made non-blocking (name lookup); they hand
+their result to the loop with `post`.
 """
 
 import heapq

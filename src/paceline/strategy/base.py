@@ -23,12 +23,16 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
         broadcast_new_variables: See `PacelineExtended`.
     """
 
+    named_by_script = True
+    """Whether a strategy of this class is there because the script asked for it."""
+
     def __init__(self, world: World, device: str, *, broadcast_new_variables: bool = True) -> None:
         super().__init__(
             PacelineExtended(self, device, world, broadcast_new_variables=broadcast_new_variables)
         )
         self._world = world
-        named_strategies.append(type(self).__name__)
+        if self.named_by_script:
+            named_strategies.append(type(self).__name__)
 
     @property
     def world(self) -> World:

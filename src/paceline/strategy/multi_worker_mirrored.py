@@ -5,8 +5,6 @@ import logging
 import os
 from typing import Any
 
-import tensorflow as tf
-
 from paceline.cluster.own_address import check_own_address
 from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
 from paceline.cluster.start_timeout import start_timeout_seconds

@@ -19,7 +19,7 @@ _UNSEEDED = -1
 def adopt_chiefs_randomness(world: World) -> None:
     """Gives Python's, NumPy's and TensorFlow's global generators the chief's state. Collective."""
     version, internal, next_gauss = random.getstate()
-    name, keys, position, has_gauss, cached_gauss = np.random.get_state(legacy=True)  # noqa: NPY002
+    name, keys, position, has_gauss, cached_gauss = np.random.get_state(legacy=True)
     own_seed = compat.global_seed()
     python, numpy_keys, numpy_rest, seed = world.communicator.broadcast(
         [
@@ -31,8 +31,8 @@ def adopt_chiefs_randomness(world: World) -> None:
     )
     if world.rank > 0:
         random.setstate((version, tuple(int(word) for word in python), next_gauss))
-        np.random.set_state(  # noqa: NPY002
-            (str(name), numpy_keys, int(numpy_rest[0]), int(numpy_rest[1]), float(numpy_rest[2]))
+        np.random.set_state(
+            (str(name), numpy_keys.astype(np.uint32), int(numpy_rest[0]), int(numpy_rest[1]), float(numpy_rest[2]))
         )
     chiefs_seed = int(seed[0])
     if chiefs_seed == _UNSEEDED:

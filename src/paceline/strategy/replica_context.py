@@ -104,7 +104,7 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
     def _differentiable_sum(self, *tensors: Any) -> Any:
         """Sum over ranks; the gradient of a sum over ranks is the sum over ranks of the gradients."""
 
-        @tf.custom_gradient
+        @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow is untyped
         def summed(*inputs: Any) -> Any:
             def gradient(*upstream: Any) -> Any:
                 return self._differentiable_sum(*upstream)

@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from jobs.ingredients import BATCH, batches, convolutional_model, dense_model, digits, layers, table, train
-from jobs.registry import job
+from parity.ingredients import BATCH, batches, convolutional_model, dense_model, digits, layers, table, train
+from parity.registry import job
 from keras import optimizers
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 import numpy as np
-from jobs.ingredients import batches, cross_entropy, dense_model, layers, table, train
-from jobs.registry import job
+from parity.ingredients import batches, cross_entropy, dense_model, layers, table, train
+from parity.registry import job
 from keras import optimizers
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from jobs.ingredients import BATCH, batches, cross_entropy, dense_model, layers, table, train
-from jobs.registry import job
+from parity.ingredients import BATCH, batches, cross_entropy, dense_model, layers, table, train
+from parity.registry import job
 from keras import optimizers
 
 
@@ -110,3 +110,18 @@ def three_fits_of_two_models() -> dict[str, Any]:
             **{f"again_{key}": value for key, value in again.items()},
         },
     }
+
+
+@job(worlds=(2,))
+def five_hundred_steps_fifty_at_a_time() -> dict[str, Any]:
+    """Two collectives a step inside `tf.while_loop`: were they not ordered, ranks would meet in different ones."""
+    x, y = table(500)
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(4)])
+    data = tf.data.Dataset.from_tensor_slices((x, y, abs(x[:, 0]))).repeat().batch(2)
+    options = {
+        "steps_per_execution": 50,
+        "loss": cross_entropy(reduction="mean_with_sample_weight"),
+        "weighted_metrics": ["accuracy"],
+        "metrics": None,
+    }
+    return train(model, optimizers.SGD(0.01), data, epochs=2, steps_per_epoch=250, compile_options=options)
