@@ -63,7 +63,10 @@ class Communicator(ABC):
             reduction: The operation; equal on all ranks.
 
         Returns:
-            Arrays of the same shapes and dtypes. Integers wrap around, as NumPy's do.
+            Arrays of the same shapes and dtypes. Integers wrap around, as NumPy's do; the sum of truth values is "any".
+
+        Raises:
+            TypeError: the smallest or largest of complex numbers is asked for.
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.comm.arithmetic import check_defined
 from paceline.comm.communicator import Array, Communicator, Reduction
 
 _CLOSE_POLL_SECONDS = 0.005
@@ -40,6 +41,7 @@ class MpiCommunicator(Communicator):
 
     def all_reduce(self, arrays: Sequence[Array], reduction: Reduction = Reduction.SUM) -> list[Array]:
         """See `Communicator.all_reduce`. Arrays of one dtype travel as one message."""
+        check_defined(reduction, arrays)
         results: list[Array] = [np.empty(array.shape, array.dtype) for array in arrays]
         groups: dict[np.dtype[Any], list[int]] = {}
         for index, array in enumerate(arrays):

@@ -36,7 +36,9 @@ def start_mpi(wiring: MpiWiring) -> Communicator:
             "mpi4py after the strategy is made), or by another launcher."
         )
     inner = MpiCommunicator(world)
-    communicator = _with_windows(MPI, world, inner) if wiring.roomy else inner
+    # Each rank looked at /dev/shm at another moment: where one saw too little room, none makes windows.
+    roomy = world.allreduce(wiring.roomy, MPI.MIN)
+    communicator = _with_windows(MPI, world, inner) if roomy else inner
     # Every peer has mapped what it needs: talk once to each, so that connections made on first use are made, too.
     world.Alltoall(np.zeros(wiring.size, np.int64), np.empty(wiring.size, np.int64))
     inner.barrier()

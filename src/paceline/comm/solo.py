@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from paceline.comm.arithmetic import check_defined
 from paceline.comm.communicator import Array, Communicator, Reduction
 
 
@@ -20,7 +21,7 @@ class SoloCommunicator(Communicator):
 
     def all_reduce(self, arrays: Sequence[Array], reduction: Reduction = Reduction.SUM) -> list[Array]:
         """Copies of `arrays`."""
-        del reduction
+        check_defined(reduction, arrays)
         return [array.copy() for array in arrays]
 
     def all_gather(self, array: Array) -> list[Array]:

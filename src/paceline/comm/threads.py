@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.comm.arithmetic import combine
+from paceline.comm.arithmetic import combine, operation_of
 from paceline.comm.communicator import Array, Communicator, Reduction
 from paceline.errors import DesynchronizedError
 
@@ -48,13 +48,14 @@ class ThreadCommunicator(Communicator):
 
     def all_reduce(self, arrays: Sequence[Array], reduction: Reduction = Reduction.SUM) -> list[Array]:
         """See `Communicator.all_reduce`."""
+        operation = operation_of(reduction, arrays)
         signature = [(array.shape, str(array.dtype)) for array in arrays]
         everyones = self._exchange(
             f"all_reduce {reduction.value} {signature}", [array.copy() for array in arrays]
         )
         results = [np.empty_like(array) for array in arrays]
         for index, result in enumerate(results):
-            combine([arrays[index] for arrays in everyones], reduction, result)
+            combine([arrays[index] for arrays in everyones], operation, result)
         return results
 
     def all_gather(self, array: Array) -> list[Array]:

@@ -4,8 +4,8 @@ Paceline slices global batches, so ranks must shuffle alike. Python's generator 
 TensorFlow's when the script imports them. A script that calls `keras.utils.set_random_seed` overrides all of it.
 """
 
+import functools
 import random
-from types import ModuleType
 from typing import Any
 
 from paceline.importing import after_import
@@ -24,7 +24,7 @@ def agree_seeds(seed: int) -> None:
     after_import("tensorflow", lambda tensorflow: _seed_tensorflow(tensorflow, seed))
 
 
-def _seed_numpy(numpy_random: ModuleType, seed: int) -> None:
+def _seed_numpy(numpy_random: Any, seed: int) -> None:
     numpy_random.seed(seed % _NUMPY_SEEDS)
     entropy_rng = numpy_random.default_rng
     children = numpy_random.SeedSequence(seed)
@@ -33,9 +33,8 @@ def _seed_numpy(numpy_random: ModuleType, seed: int) -> None:
         """`numpy.random.default_rng`; without a seed, the next generator that all ranks of the job share."""
         return entropy_rng(children.spawn(1)[0] if seed is None else seed)
 
-    default_rng.__wrapped__ = entropy_rng
-    numpy_random.default_rng = default_rng
+    numpy_random.default_rng = functools.wraps(entropy_rng)(default_rng)
 
 
-def _seed_tensorflow(tensorflow: ModuleType, seed: int) -> None:
+def _seed_tensorflow(tensorflow: Any, seed: int) -> None:
     tensorflow.random.set_seed(seed % _NUMPY_SEEDS)

@@ -67,7 +67,7 @@ def single_batches() -> dict[str, Any]:
     return {"model": model, "history": history}
 
 
-class _OwnStep(keras.Model):
+class OwnStep(keras.Model):
     """The train_step of Keras's guide "Customizing what happens in fit"; nothing is built before the first batch."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _OwnStep(keras.Model):
 
 @job(worlds=(2, 3))
 def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
-    return train(_OwnStep(), optimizers.SGD(0.1), batches(table(37)))
+    return train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
 
 
 @job(worlds=(2,))
