@@ -80,9 +80,7 @@ class Program:
             return self._output.read().decode(errors="replace")
 
 
-def start_python(
-    *arguments: str | Path, folder: Path, variables: Mapping[str, str] | None = None
-) -> Program:
+def start_python(*arguments: str | Path, folder: Path, variables: Mapping[str, str] | None = None) -> Program:
     """Starts ``python *arguments`` in `folder`."""
     return Program([sys.executable, *arguments], folder, variables or {})
 

@@ -13,9 +13,7 @@ LIMIT_SECONDS = 60
 pytestmark = pytest.mark.timeout(120)
 
 
-def paceline(
-    *arguments: str, cwd: Path | None = None, **variables: str
-) -> "subprocess.CompletedProcess[str]":
+def paceline(*arguments: str, cwd: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     return subprocess.run(
         [sys.executable, "-m", "paceline", *arguments],
@@ -55,18 +53,14 @@ def test_help_and_version_load_nothing_heavy(arguments: tuple[str, ...]):
         "heavy = {'tensorflow', 'keras', 'mpi4py', 'numpy', 'rich', 'asyncio', 'psutil'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    finished = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS
-    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert finished.returncode == 0, finished.stderr
 
 
 def test_running_loads_neither_tensorflow_nor_mpi():
     heavy = "{'tensorflow', 'keras', 'mpi4py', 'numpy'}"
     code = f"import sys, paceline.launcher.agent; print({heavy} & set(sys.modules))"
-    finished = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS
-    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert finished.stdout == "set()\n"
 
 
@@ -97,9 +91,7 @@ def test_no_verb_shows_the_help():
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    "flag", ["--workers", "-n", "-np", "--num-proc", "--nproc-per-node", "--nproc_per_node"]
-)
+@pytest.mark.parametrize("flag", ["--workers", "-n", "-np", "--num-proc", "--nproc-per-node", "--nproc_per_node"])
 def test_a_script_with_its_own_options(script: Path, flag: str):
     finished = paceline("run", flag, "2", str(script), "--help", "--workers", "9", "-m", "--", "x")
     assert finished.returncode == 0, finished.stderr

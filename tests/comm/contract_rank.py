@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -61,7 +62,6 @@ def main() -> None:
     faulthandler.dump_traceback_later(_HARD_DEADLINE_SECONDS, exit=True)
     folder, implementation = sys.argv[1:]
     communicator = IMPLEMENTATIONS[implementation]()
-    names = {"": type(communicator).__name__}
     cases = dict(CASES)
     if type(communicator).__name__ == "SharedMemoryCommunicator":
         cases |= DESYNCHRONISED_CASES
@@ -73,6 +73,7 @@ def main() -> None:
         tell(implementation=type(communicator).__name__)
         for name, case in cases.items():
             digest = hashlib.sha256()
+            began = time.monotonic()
             try:
                 for array in case(communicator):
                     digest.update(f"{array.shape} {array.dtype.name}".encode())
@@ -80,7 +81,7 @@ def main() -> None:
             except BaseException:
                 tell(case=name, failure=traceback.format_exc())
                 os._exit(1)
-            tell(case=name, digest=digest.hexdigest())
+            tell(case=name, digest=digest.hexdigest(), seconds=time.monotonic() - began)
     communicator.close()
     os._exit(0)
 

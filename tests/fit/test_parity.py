@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from programs import run_python, run_workers
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
@@ -38,9 +39,7 @@ def _declared_jobs() -> Iterator[DeclaredJob]:
             for decorator in getattr(node, "decorator_list", ()):
                 if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "job":
                     options = {option.arg: ast.literal_eval(option.value) for option in decorator.keywords}
-                    yield DeclaredJob(
-                        node.name, options.get("worlds", WORLDS), options.get("dtype", "float64")
-                    )
+                    yield DeclaredJob(node.name, options.get("worlds", WORLDS), options.get("dtype", "float64"))
 
 
 JOBS = tuple(_declared_jobs())
@@ -82,9 +81,7 @@ class Runs:
         threads = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
         try:
             if size == 1:
-                ended = run_python(
-                    SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS, variables=threads
-                )
+                ended = run_python(SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS, variables=threads)
             else:
                 ended = run_workers(size, SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
         except AssertionError as fault:
@@ -100,9 +97,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 def _distance(one: np.ndarray, other: np.ndarray) -> float:
     """The difference's length, relative to the length of `other`."""
-    return float(
-        np.linalg.norm(one.astype("float64") - other) / max(1e-300, np.linalg.norm(other.astype("float64")))
-    )
+    return float(np.linalg.norm(one.astype("float64") - other) / max(1e-300, np.linalg.norm(other.astype("float64"))))
 
 
 @pytest.mark.parametrize(("job", "size"), _cases(lambda job: True))
@@ -123,9 +118,7 @@ def test_workers_compute_what_one_computes(runs: Runs, job: str, size: int) -> N
     assert _distance(several.weights, one.weights) <= RELATIVE_FLOAT64
     assert several.history.keys() == one.history.keys()
     for name, values in one.history.items():
-        np.testing.assert_allclose(
-            several.history[name], values, rtol=RELATIVE_FLOAT64, atol=1e-12, err_msg=name
-        )
+        np.testing.assert_allclose(several.history[name], values, rtol=RELATIVE_FLOAT64, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize(("job", "size"), _cases(lambda job: "one_step" in job.name and job.dtype == "float32"))

@@ -108,9 +108,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         path = tmp_path / "script.py"
         path.write_text(textwrap.dedent(script))
         mark = uuid.uuid4().hex
-        inherited = {
-            name: value for name, value in os.environ.items() if name not in ("TF_CONFIG", "NO_COLOR")
-        }
+        inherited = {name: value for name, value in os.environ.items() if name not in ("TF_CONFIG", "NO_COLOR")}
         process = subprocess.Popen(
             [
                 sys.executable,

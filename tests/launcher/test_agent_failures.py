@@ -128,9 +128,7 @@ def test_a_later_exception_takes_one_line_before_the_cause(run):
             open("ready", "w").close()
             time.sleep(60)
             """
-        ).replace(
-            "if rank == 0:", "if rank == 0:\n    while not os.path.exists('ready'): time.sleep(0.01)", 1
-        )
+        ).replace("if rank == 0:", "if rank == 0:\n    while not os.path.exists('ready'): time.sleep(0.01)", 1)
     )
     assert finished.code == 5
     assert finished.stderr.splitlines()[-3:] == [

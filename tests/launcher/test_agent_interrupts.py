@@ -38,9 +38,7 @@ def ready(job) -> None:
         job.wait_for_file(f"ready{rank}")
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_job(start, number: signal.Signals, code: int):
     job = start(OBEDIENT)
     ready(job)
@@ -49,8 +47,7 @@ def test_a_signal_ends_the_job(start, number: signal.Signals, code: int):
     assert finished.code == code
     assert job.left_over() == []
     assert finished.stderr.splitlines()[1:] == [
-        f"paceline: stopping 2 workers ({number.name})"
-        + ("; Ctrl-C again kills at once" if code == 130 else "")
+        f"paceline: stopping 2 workers ({number.name})" + ("; Ctrl-C again kills at once" if code == 130 else "")
     ]
 
 
@@ -156,11 +153,7 @@ def test_a_reader_that_leaves_ends_the_job_as_in_any_pipe(start):
 def test_the_guard_is_deaf_to_ctrl_c_and_gone_after_the_job(start):
     job = start(OBEDIENT)
     ready(job)
-    guards = [
-        pid
-        for pid in job.left_over()
-        if b"paceline.launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    guards = [pid for pid in job.left_over() if b"paceline.launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert len(guards) == 1
     assert os.getsid(guards[0]) == guards[0]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -181,9 +174,7 @@ def test_a_guard_that_was_killed_is_no_reason_to_stop(start):
         """
     )
     ready(job)
-    guard = next(
-        pid for pid in job.left_over() if b"launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
+    guard = next(pid for pid in job.left_over() if b"launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes())
     os.kill(guard, signal.SIGKILL)
     (job.folder / "go").touch()
     assert job.finish(5).code == 0

@@ -168,9 +168,7 @@ def test_a_group_that_stands_has_no_deadline():
     assert group.deadline is None
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_everybody(number: signal.Signals, code: int):
     group = generation(2)
     assert play(group, SignalReceived(number)) == [Terminate((0, 1)), Announce(Interrupted(number))]

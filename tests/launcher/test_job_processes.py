@@ -59,7 +59,7 @@ def test_children_are_remembered_when_their_parent_is_gone(job_id: str):
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         processes = JobProcesses(job_id)
-        processes.add(parent.pid)
+        processes.worker_started(parent.pid)
         assert {process.pid for process in processes.survey()} == {parent.pid, child}
         parent.kill()
         parent.wait(timeout=5)

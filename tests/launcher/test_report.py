@@ -52,9 +52,7 @@ def test_the_traceback_comes_last_after_one_line_for_each_consequence():
 
 def test_an_error_that_explains_itself_has_no_traceback():
     failed = Failed("TF_CONFIG has 1 fault:\n  task.index: …", "", 78)
-    lines = report_lines(
-        Outcome(WorkerFailed(0, 78, failed, ()), (WorkerEnd(0, 78, failed, True),)), witnesses(1)
-    )
+    lines = report_lines(Outcome(WorkerFailed(0, 78, failed, ()), (WorkerEnd(0, 78, failed, True),)), witnesses(1))
     assert lines[-2:] == ["TF_CONFIG has 1 fault:", "  task.index: …"]
 
 
@@ -68,9 +66,7 @@ def test_a_killed_worker_leaves_its_last_words_and_a_hint():
 
 def test_a_crash_has_no_hint_about_memory():
     outcome = Outcome(WorkerFailed(0, -11, None, ()), (WorkerEnd(0, -11, None, True),))
-    assert report_lines(outcome, witnesses(1)) == [
-        "paceline: rank 0 (node7) was killed by signal 11 (SIGSEGV)."
-    ]
+    assert report_lines(outcome, witnesses(1)) == ["paceline: rank 0 (node7) was killed by signal 11 (SIGSEGV)."]
 
 
 def test_a_rank_that_left_is_named_with_the_usual_cause():
@@ -89,10 +85,7 @@ def test_a_group_that_did_not_form_names_the_flag():
 
 
 def test_an_interrupt_needs_no_report():
-    assert (
-        report_lines(Outcome(Interrupted(signal.SIGINT), (WorkerEnd(0, -15, None, False),)), witnesses(1))
-        == []
-    )
+    assert report_lines(Outcome(Interrupted(signal.SIGINT), (WorkerEnd(0, -15, None, False),)), witnesses(1)) == []
 
 
 def test_success_needs_no_report():
@@ -100,10 +93,7 @@ def test_success_needs_no_report():
 
 
 def test_stopping_says_why():
-    assert (
-        stopping_text(Interrupted(signal.SIGINT), 4)
-        == "stopping 4 workers (SIGINT); Ctrl-C again kills at once"
-    )
+    assert stopping_text(Interrupted(signal.SIGINT), 4) == "stopping 4 workers (SIGINT); Ctrl-C again kills at once"
     assert stopping_text(Interrupted(signal.SIGTERM), 1) == "stopping 1 worker (SIGTERM)"
     assert stopping_text(WorkerFailed(2, 1, None, ()), 3) == "rank 2 failed; stopping the others"
     assert stopping_text(WorkerFailed(0, 1, None, ()), 1) is None
@@ -111,8 +101,7 @@ def test_stopping_says_why():
 
 def test_waiting_names_both_sides():
     assert waiting_text((0, 2, 3), (1,), 20.0) == (
-        "rank 1 has not joined yet, 20 s after the start; "
-        "ranks 0 and 2-3 wait for it to come to its strategy or fit"
+        "rank 1 has not joined yet, 20 s after the start; ranks 0 and 2-3 wait for it to come to its strategy or fit"
     )
     assert "ranks 1-2 have not joined yet" in waiting_text((0,), (1, 2), 10.0)
 

@@ -95,9 +95,7 @@ class Scene:
             self.parties.append(FakeParty(deliver))
             return self.parties[0]
 
-        self.watchdog = Watchdog(
-            self.loop, ORDER, far_line, far_pmi, self.worker, make_party, self.said.append
-        )
+        self.watchdog = Watchdog(self.loop, ORDER, far_line, far_pmi, self.worker, make_party, self.said.append)
         self.party = self.parties[0]
         self._far = (far_line, far_pmi)
         self.loop.watch(far_line, self.watchdog._read_line)

@@ -28,9 +28,7 @@ class Bind(Enum):
 def run(
     script: Annotated[
         str,
-        typer.Argument(
-            metavar="SCRIPT", help="The Python script, or with -m the module.", show_default=False
-        ),
+        typer.Argument(metavar="SCRIPT", help="The Python script, or with -m the module.", show_default=False),
     ],
     arguments: Annotated[
         list[str] | None,
@@ -54,9 +52,7 @@ def run(
     ] = False,
     bind: Annotated[
         Bind,
-        typer.Option(
-            help="cores: each worker gets its own cores and thread counts; none: the system decides."
-        ),
+        typer.Option(help="cores: each worker gets its own cores and thread counts; none: the system decides."),
     ] = Bind.CORES,
     log_dir: Annotated[
         Path | None,
@@ -83,9 +79,7 @@ def run(
     ] = None,
     no_drop_in: Annotated[
         bool,
-        typer.Option(
-            "--no-drop-in", help="Leave tf.distribute as it is: the script uses Paceline's own names."
-        ),
+        typer.Option("--no-drop-in", help="Leave tf.distribute as it is: the script uses Paceline's own names."),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Tell seed, cores, GPUs and addresses.")] = False,
 ) -> None:
@@ -101,9 +95,7 @@ def run(
       paceline run -n 4 --log-dir logs train.py
     """
     if not module and not Path(script).exists():
-        _refuse(
-            f"SCRIPT: received {script!r}; expected a file that exists here (with -m, the name of a module)"
-        )
+        _refuse(f"SCRIPT: received {script!r}; expected a file that exists here (with -m, the name of a module)")
     from paceline.launcher.agent import run_job
     from paceline.launcher.job import JobDescription, worker_command
 

@@ -32,9 +32,11 @@ def _install(keras: ModuleType) -> None:
         epochs,
         gradients,
         losses,
+        means,
         metrics,
         predictions,
         runs,
+        single_batches,
         strategies,
     )
 
@@ -51,6 +53,10 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "__init__", strategies.initialised)
     _replace(trainer, "_get_metrics_result_or_logs", metrics.combined)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
+    _replace(trainer, "compute_loss", means.marked_as_share)
+    _replace(keras.metrics.Mean, "update_state", means.weighed_by_rows)
+    for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
+        _replace(trainer, name, single_batches.on_local_rows)
     _replace(trainer, "fit", runs.started_together)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))

@@ -52,19 +52,12 @@ def unscaled(keras_unscale: Function) -> Function:
 def reduced(keras_reduce: Function) -> Function:
     """Keras's `reduce_values` with the sum of all ranks' weights as denominator of `mean_with_sample_weight`."""
 
-    def reduce_values(
-        values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
-    ) -> Any:
+    def reduce_values(values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size") -> Any:
         if tuple(values.shape) == (0,) and reduction not in (None, "none"):
             # Keras leaves values alone whose shape says that they are empty; a rank without rows contributes zero.
             return tf.reduce_sum(values)
         replica = current_replica()
-        if (
-            replica is None
-            or reduction != "mean_with_sample_weight"
-            or sample_weight is None
-            or values.shape.rank == 0
-        ):
+        if replica is None or reduction != "mean_with_sample_weight" or sample_weight is None or values.shape.rank == 0:
             return keras_reduce(values, sample_weight, reduction)
         total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
         return tf.math.divide_no_nan(tf.reduce_sum(values), total)
@@ -82,9 +75,7 @@ def masked(keras_apply_mask: Function) -> Function:
         valid = tf.cast(mask, dtype)
         counts = tf.stack([tf.cast(tf.size(valid), dtype), tf.reduce_sum(valid)])
         total, total_valid = tf.unstack(_sum_over_ranks(replica, counts))
-        weight = tf.where(
-            tf.cast(mask, tf.bool), tf.math.divide_no_nan(total, total_valid), tf.zeros([], valid.dtype)
-        )
+        weight = tf.where(tf.cast(mask, tf.bool), tf.math.divide_no_nan(total, total_valid), tf.zeros([], valid.dtype))
         if sample_weight is None:
             return weight
         sample_weight = tf.cast(sample_weight, dtype)

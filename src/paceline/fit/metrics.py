@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from paceline.comm.communicator import Array, Communicator, Reduction
 from paceline.fit.strategies import paceline_strategy_of
@@ -24,17 +25,31 @@ def combined(keras_read: Function) -> Function:
             return keras_read(self, logs)
         variables = list(self.metrics_variables)
         local = [np.asarray(variable.numpy()) for variable in variables]
-        for variable, total in zip(
-            variables, _totals(variables, local, strategy.world.communicator), strict=True
-        ):
+        for variable, total in zip(variables, _totals(variables, local, strategy.world.communicator), strict=True):
             variable.assign(total)
         try:
-            return _as_numbers(keras_read(self, logs))
+            read = keras_read(self, logs)
+            return _as_numbers(_with_totals(self, read, strategy) if read is logs else read)
         finally:
             for variable, value in zip(variables, local, strict=True):
                 variable.assign(value)
 
     return _get_metrics_result_or_logs
+
+
+def _with_totals(model: Any, logs: Any, strategy: Any) -> Any:
+    """The last step's `logs` of a user's own `train_step`, which Keras returns as they are, over all ranks.
+
+    A name that is one of the model's metrics takes the metric's value; any other number is averaged over the ranks.
+    """
+    if not isinstance(logs, dict):
+        return logs
+    totals = {metric.name: metric.result() for metric in model.metrics} | model.get_metrics_result()
+    others = {name: value for name, value in logs.items() if name not in totals}
+    numbers = [np.asarray(leaf, np.float64) for leaf in tf.nest.flatten(others)]
+    sums = strategy.world.communicator.all_reduce(numbers, Reduction.SUM) if numbers else []
+    means = tf.nest.pack_sequence_as(others, [np.divide(total, strategy.world.size) for total in sums])
+    return {name: totals[name] if name in totals else means[name] for name in logs}
 
 
 def _totals(variables: list[Any], local: list[Array], communicator: Communicator) -> list[Array]:
@@ -56,4 +71,4 @@ def _as_numbers(logs: Any) -> Any:
     """Values out of the variables before these get their local sums back."""
     if not isinstance(logs, dict):
         return logs
-    return {name: np.asarray(value)[()] if hasattr(value, "dtype") else value for name, value in logs.items()}
+    return tf.nest.map_structure(lambda value: np.asarray(value)[()] if hasattr(value, "dtype") else value, dict(logs))

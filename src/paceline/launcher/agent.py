@@ -37,7 +37,6 @@ from paceline.launcher.report import report_lines, start_text
 from paceline.launcher.screen import Screen
 from paceline.launcher.sink import StreamSink
 from paceline.launcher.supervision import Supervision
-from paceline.launcher.teardown import Teardown
 from paceline.launcher.worker_environment import WorkerPlan, plan_workers, worker_environment
 from paceline.launcher.worker_output import LogFile, WorkerOutput
 from paceline.launcher.worker_process import WorkerProcess, start_worker
@@ -159,7 +158,7 @@ async def _run(
             [partial(_start, job, plan, worker, pmi) for worker in plan.workers],
             outputs,
             screen=screen,
-            teardown=Teardown(JobProcesses(plan.job_id)),
+            processes=JobProcesses(plan.job_id),
             guard=lifetimes.enter_context(guarded(plan.job_id)),
         )
         if offer_interrupter is not None:

@@ -31,9 +31,7 @@ def share_cores(cores: Sequence[int], num_workers: int, quota: float | None = No
     [(0,), (1,), (0,)]
     """
     if not cores or num_workers < 1:
-        raise ValueError(
-            f"received {len(cores)} cores and {num_workers} workers; expected at least one of each"
-        )
+        raise ValueError(f"received {len(cores)} cores and {num_workers} workers; expected at least one of each")
     if num_workers >= len(cores):
         sets: list[tuple[int, ...]] = [(cores[worker % len(cores)],) for worker in range(num_workers)]
     else:

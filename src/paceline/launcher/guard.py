@@ -36,12 +36,12 @@ def main() -> None:
 
 
 def _end_job(job_id: str, workers: set[int]) -> None:
-    from paceline.launcher.job_processes import JobProcesses  # psutil: only now
+    from paceline.launcher.job_processes import JobProcesses
     from paceline.launcher.teardown import Teardown
 
     processes = JobProcesses(job_id)
     for pid in workers:
-        processes.add(pid)
+        processes.worker_started(pid)
     Teardown(processes).finish(_LIMIT_SECONDS)
 
 

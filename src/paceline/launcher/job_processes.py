@@ -10,10 +10,12 @@ import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING
 
 from paceline.cluster import environment
+
+if TYPE_CHECKING:
+    import psutil
 
 
 class JobProcesses:
@@ -27,38 +29,44 @@ class JobProcesses:
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
+        self._workers: set[int] = set()
         self._known: dict[tuple[int, float], psutil.Process] = {}
 
-    def add(self, pid: int) -> None:
-        """Takes the process `pid` for one of the job; no error if it has ended."""
-        with contextlib.suppress(psutil.Error):
-            self._remember(psutil.Process(pid))
+    def worker_started(self, pid: int) -> None:
+        """The process `pid` is one of the job, whatever it does to its environment."""
+        self._workers.add(pid)
 
-    def survey(self) -> list[psutil.Process]:
+    def worker_ended(self, pid: int) -> None:
+        """The process has ended: the number may soon be another process's."""
+        self._workers.discard(pid)
+
+    def survey(self) -> list["psutil.Process"]:
         """Those that live now; from here on they are known even when their parents end."""
-        for pid in marked_pids(self._job_id):
-            self.add(pid)
+        pids = self._workers.union(marked_pids(self._job_id))
+        if not pids and not self._known:
+            return []
+        import psutil  # here, because at the end of a job that went well there is nothing to find
+
+        for pid in pids:
+            with contextlib.suppress(psutil.Error):
+                self._remember(psutil.Process(pid))
         for process in self._living():
             with contextlib.suppress(psutil.Error):
                 for child in process.children(recursive=True):
                     self._remember(child)
         return self._living()
 
-    def _remember(self, process: psutil.Process) -> None:
-        with contextlib.suppress(psutil.Error):
-            self._known[(process.pid, process.create_time())] = process
+    def _remember(self, process: "psutil.Process") -> None:
+        self._known[(process.pid, process.create_time())] = process
 
-    def _living(self) -> list[psutil.Process]:
-        living = []
-        for key, process in list(self._known.items()):
-            if _lives(process):
-                living.append(process)
-            else:
-                del self._known[key]
-        return living
+    def _living(self) -> list["psutil.Process"]:
+        self._known = {key: process for key, process in self._known.items() if _lives(process)}
+        return list(self._known.values())
 
 
-def _lives(process: psutil.Process) -> bool:
+def _lives(process: "psutil.Process") -> bool:
+    import psutil
+
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -68,8 +76,7 @@ def _lives(process: psutil.Process) -> bool:
 def marked_pids(job_id: str) -> list[int]:
     """The processes that were started with the job's id in their environment, this one excepted.
 
-    Read without psutil, which takes ten times as long: this is done at the end of every job, on hosts with
-    thousands of processes.
+    Read without psutil, which takes longer to load than this takes: it is done at the end of every job.
     """
     mark = f"{environment.JOB_ID}={job_id}".encode()
     found = []
@@ -81,8 +88,10 @@ def marked_pids(job_id: str) -> list[int]:
     return found
 
 
-def kill(processes: Iterable[psutil.Process]) -> None:
+def kill(processes: Iterable["psutil.Process"]) -> None:
     """SIGKILL to each; psutil compares creation times, so never to another process that got its number."""
+    import psutil
+
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.send_signal(signal.SIGKILL)

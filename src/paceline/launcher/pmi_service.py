@@ -35,9 +35,7 @@ class PmiService:
         self._loop = loop
         self._complain = complain
         self._fence = Fence(world_size)
-        self._sessions = [
-            PmiSession(rank=rank, size=world_size, store_name=store_name) for rank in range(world_size)
-        ]
+        self._sessions = [PmiSession(rank=rank, size=world_size, store_name=store_name) for rank in range(world_size)]
         self._connections: dict[int, socket.socket] = {}
         self._unread = [b""] * world_size
 

@@ -74,9 +74,7 @@ def start_text(num_workers: int, shares: Sequence[CoreShare] | None, num_gpus: i
         if len(cores) < num_workers:
             parts.append(f"sharing {_count(len(cores), 'core')}")
         else:
-            parts.append(
-                f"{_count(largest, 'core') if smallest == largest else f'{smallest}-{largest} cores'} each"
-            )
+            parts.append(f"{_count(largest, 'core') if smallest == largest else f'{smallest}-{largest} cores'} each")
     return f"{', '.join(parts)}; job {job_id}"
 
 

@@ -66,9 +66,7 @@ class Screen:
         """Whether the user's end of stdout is gone."""
         return self._sinks[Stream.OUT].is_closed
 
-    def show(
-        self, rank: int, stream: Stream, lines: Sequence[StyledLine], current: StyledLine, now: float
-    ) -> None:
+    def show(self, rank: int, stream: Stream, lines: Sequence[StyledLine], current: StyledLine, now: float) -> None:
         """A worker's `stream` finished `lines`, and now stands at the unfinished `current`."""
         if lines:
             if rank == CHIEF and self._drawn is stream:
@@ -124,9 +122,7 @@ class Screen:
 
     def _live_text(self, stream: Stream) -> str:
         sink = self._sinks[stream]
-        room = (
-            sink.width - self._width - len("[] ") - 1
-        )  # the last column would wrap the cursor to the next row
+        room = sink.width - self._width - len("[] ") - 1  # the last column would wrap the cursor to the next row
         return self._prefixed(CHIEF, self._live[stream].line.cut(max(room, 0)), sink)
 
     def _erase(self) -> None:

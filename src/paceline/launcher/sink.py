@@ -92,9 +92,7 @@ class StreamSink(Sink):
     def _flush(self) -> None:
         try:
             self._stream.flush()
-        except (
-            BlockingIOError
-        ):  # another program on this terminal made it non-blocking; the rest is still buffered
+        except BlockingIOError:  # another program on this terminal made it non-blocking; the rest is still buffered
             os.set_blocking(self._stream.fileno(), True)
             self._stream.flush()
 

@@ -25,6 +25,7 @@ from paceline.launcher.generation import (
     Terminate,
 )
 from paceline.launcher.guard_line import GuardLine
+from paceline.launcher.job_processes import JobProcesses
 from paceline.launcher.outcome import Outcome
 from paceline.launcher.report import Witness
 from paceline.launcher.screen import Screen, Stream
@@ -49,7 +50,7 @@ class Supervision(WorkerListener):
         starters: By rank; each starts that rank's worker.
         outputs: By rank.
         screen: Where the launcher's words and the live line go.
-        teardown: Knows all processes of the job.
+        processes: All processes of the job.
         guard: Is told the process ids of workers.
     """
 
@@ -61,7 +62,7 @@ class Supervision(WorkerListener):
         outputs: Sequence[WorkerOutput],
         *,
         screen: Screen,
-        teardown: Teardown,
+        processes: JobProcesses,
         guard: GuardLine,
     ) -> None:
         self._loop = loop
@@ -70,7 +71,8 @@ class Supervision(WorkerListener):
         self._workers: list[WorkerProcess] = []
         self._outputs = outputs
         self._screen = screen
-        self._teardown = teardown
+        self._processes = processes
+        self._teardown = Teardown(processes)
         self._guard = guard
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._silence = asyncio.Event()
@@ -89,7 +91,7 @@ class Supervision(WorkerListener):
             for start in self._starters:
                 worker = start()
                 self._workers.append(worker)
-                self._teardown.add(worker.pid)
+                self._processes.worker_started(worker.pid)
                 self._guard.worker_started(worker.pid)
             for worker in self._workers:
                 worker.attach(self._loop, self)
@@ -137,6 +139,7 @@ class Supervision(WorkerListener):
 
     def ended(self, rank: int, exit_code: int) -> None:
         """Passes the end on."""
+        self._processes.worker_ended(self._workers[rank].pid)
         self._guard.worker_ended(self._workers[rank].pid)
         self._on(Exited(rank, exit_code))
 

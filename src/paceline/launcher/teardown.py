@@ -2,11 +2,13 @@
 
 import time
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING
 
 from paceline.launcher.job_processes import JobProcesses, kill
 from paceline.launcher.shared_memory import mapped_segments, remove_segments
+
+if TYPE_CHECKING:
+    import psutil
 
 _PAUSE_SECONDS = 0.01
 
@@ -22,11 +24,7 @@ class Teardown:
         self._processes = processes
         self._segments: frozenset[Path] = frozenset()
 
-    def add(self, pid: int) -> None:
-        """Takes the process `pid` for one of the job."""
-        self._processes.add(pid)
-
-    def survey(self) -> list[psutil.Process]:
+    def survey(self) -> list["psutil.Process"]:
         """The living processes; remembers them and their segments before what leads to them is gone."""
         living = self._processes.survey()
         self._segments |= mapped_segments(process.pid for process in living)

@@ -66,9 +66,7 @@ class TerminalLine:
             return StyledLine((("", text),))
         cells = zip(self._styles, text, strict=False)
         grouped = groupby(cells, key=lambda cell: cell[0])
-        return StyledLine(
-            tuple((style, "".join(character for _, character in run)) for style, run in grouped)
-        )
+        return StyledLine(tuple((style, "".join(character for _, character in run)) for style, run in grouped))
 
     def feed(self, data: bytes) -> list[StyledLine]:
         """The lines that `data` finishes; a character or sequence cut in two waits for its other half."""

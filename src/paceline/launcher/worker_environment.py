@@ -13,6 +13,8 @@ THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
+_HASH_SEEDS = 2**32
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
@@ -54,6 +56,8 @@ def worker_environment(
         environment.DROP_IN: "1" if drop_in else "0",
         "PYTHONUNBUFFERED": "1",  # else the last lines of a worker that is killed are lost
     }
+    # Sets of strings are listed in the order of their hashes: `list(set(labels))` must be the same on all ranks.
+    variables.setdefault("PYTHONHASHSEED", str(plan.identity.seed % _HASH_SEEDS))
     variables.pop(environment.CPUS, None)  # a launcher inside a worker of another job
     if plan.cores is not None:
         variables[environment.CPUS] = ",".join(str(core) for core in plan.cores.cores)

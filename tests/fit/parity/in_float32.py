@@ -1,5 +1,6 @@
 """Float32: one step agrees to rounding; several epochs drift, as one process does that adds in another order."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import optimizers
+
 from parity.ingredients import BATCH, convolutional_model, cross_entropy, digits, train
 from parity.registry import ALL_WORLDS, job
 
@@ -65,7 +67,7 @@ def _in_parts(optimizer: Any, num_parts: int) -> dict[str, Any]:
             bounds = [len(x) * part // num_parts for part in range(num_parts + 1)]
             parts = [
                 gradients_of(x[first:last], y[first:last], np.float32(len(x)))
-                for first, last in zip(bounds, bounds[1:], strict=False)
+                for first, last in itertools.pairwise(bounds)
             ]
             sums = [sum(gradients[1:], start=gradients[0]) for gradients in zip(*parts, strict=True)]
             optimizer.apply(sums, model.trainable_variables)

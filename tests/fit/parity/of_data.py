@@ -6,9 +6,10 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import optimizers
+
 from parity.ingredients import BATCH, batches, convolutional_model, dense_model, digits, layers, table, train
 from parity.registry import job
-from keras import optimizers
 
 
 @job()
@@ -33,12 +34,10 @@ def repeated_data_with_steps() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), data, steps_per_epoch=5)
 
 
-@job()
+@job(worlds=(2, 3))
 def repeated_validation_with_steps() -> dict[str, Any]:
     endless = batches(table(21, seed=5)).repeat()
-    return train(
-        dense_model(), optimizers.SGD(0.1), batches(table(33)), validation_data=endless, validation_steps=3
-    )
+    return train(dense_model(), optimizers.SGD(0.1), batches(table(33)), validation_data=endless, validation_steps=3)
 
 
 @job()
@@ -47,7 +46,7 @@ def arrays_shuffled_by_keras() -> dict[str, Any]:
     return train(dense_model(), optimizers.Adam(0.01), x, y, batch_size=BATCH, validation_split=0.2)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def arrays_with_validation_arrays_and_class_weights() -> dict[str, Any]:
     x, y = table(37)
     weights = {0: 1.0, 1: 2.0, 2: 0.5, 3: 0.0}

@@ -4,16 +4,17 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import optimizers
+
 from parity.ingredients import batches, cross_entropy, dense_model, layers, table, train
 from parity.registry import job
-from keras import optimizers
 
 
 def _weighted_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (*table(37), np.random.default_rng(1).random(37))
 
 
-@job()
+@job(worlds=(2, 3))
 def sample_weights() -> dict[str, Any]:
     options = {"weighted_metrics": ["accuracy"], "metrics": None}
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
@@ -25,13 +26,13 @@ def mean_with_sample_weight() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
 
 
-@job()
+@job(worlds=(2,))
 def summed_loss() -> dict[str, Any]:
     options = {"loss": cross_entropy(reduction="sum")}
     return train(dense_model(), optimizers.SGD(0.01), batches(table(37)), compile_options=options)
 
 
-@job()
+@job(worlds=(2, 3))
 def masked_sequences() -> dict[str, Any]:
     generator = np.random.default_rng(2)
     x = generator.integers(1, 20, (37, 6))
@@ -48,7 +49,7 @@ def masked_sequences() -> dict[str, Any]:
     return train(model, optimizers.Adam(0.01), batches((x, y)))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def losses_of_layers() -> dict[str, Any]:
     """`add_loss` with a mean over rows, and an activity regulariser, which Keras divides by the rows itself."""
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import optimizers
+
 from parity.ingredients import BATCH, batches, dense_model, layers, table, train
 from parity.registry import job
-from keras import optimizers
 
 
 @job()
@@ -14,7 +15,7 @@ def adam_with_clipnorm() -> dict[str, Any]:
     return train(dense_model(), optimizers.Adam(0.01, clipnorm=0.1), batches(table(37)))
 
 
-@job()
+@job(worlds=(2,))
 def adam_with_global_clipnorm_and_two_metrics() -> dict[str, Any]:
     metrics = ["accuracy", keras.metrics.SparseCategoricalCrossentropy(from_logits=True)]
     return train(
@@ -31,7 +32,7 @@ def gradient_accumulation() -> dict[str, Any]:
     return train(dense_model(), optimizer, batches(table(80)))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def moving_average_of_weights() -> dict[str, Any]:
     optimizer = optimizers.AdamW(0.01, weight_decay=0.1, use_ema=True, ema_overwrite_frequency=2)
     return train(dense_model(), optimizer, batches(table(50)))

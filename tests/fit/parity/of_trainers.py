@@ -4,9 +4,10 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras import optimizers
+
 from parity.ingredients import BATCH, batches, cross_entropy, dense_model, layers, table, train
 from parity.registry import job
-from keras import optimizers
 
 
 def _several_steps(steps_per_execution: int) -> dict[str, Any]:
@@ -30,12 +31,12 @@ def two_steps_per_execution() -> dict[str, Any]:
     return _several_steps(2)
 
 
-@job()
+@job(worlds=(2, 3))
 def three_steps_per_execution() -> dict[str, Any]:
     return _several_steps(3)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def eight_steps_per_execution() -> dict[str, Any]:
     return _several_steps(8)
 
@@ -85,14 +86,19 @@ class OwnStep(keras.Model):
         variables = self.trainable_variables
         self.optimizer.apply(tape.gradient(loss, variables), variables)
         for metric in self.metrics:
-            if metric.name != "loss":
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
                 metric.update_state(y, y_pred)
-        return {metric.name: metric.result() for metric in self.metrics if metric.name != "loss"}
+        return {metric.name: metric.result() for metric in self.metrics} | {"twice_the_loss": 2 * loss}
 
 
 @job(worlds=(2, 3))
 def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
-    return train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
+    result = train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
+    # A number that the step returns beside the metrics is this rank's; Paceline averages it, one worker reads its own.
+    del result["history"]["twice_the_loss"]
+    return result
 
 
 @job(worlds=(2,))

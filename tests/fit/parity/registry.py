@@ -15,7 +15,8 @@ def job(worlds: tuple[int, ...] = ALL_WORLDS, dtype: str = "float64") -> Callabl
     """Registers a job.
 
     Args:
-        worlds: The world sizes that run it; jobs about Keras's surface rather than arithmetic spare the larger ones.
+        worlds: The world sizes that run it. What rests on arithmetic runs on all; what is only another way into
+            the same arithmetic spares the larger ones, which cost seconds.
         dtype: Keras's floatx while it runs.
     """
 

@@ -1,0 +1,69 @@
+# Everything a contributor or CI does. Needs Python 3.11 to 3.13, make and bash; the rest comes into .venv.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+CORES := $(shell nproc 2>/dev/null || echo 1)
+# Tests without worker processes share the cores; those that start workers use several cores each, and take turns.
+TEST_JOBS ?= $(shell n=$(CORES); echo $$(( n > 8 ? 8 : n )))
+PROCESS_TEST_JOBS ?= $(shell n=$$(( $(CORES) / 4 )); echo $$(( n < 1 ? 1 : n > 4 ? 4 : n )))
+
+CHECK_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON_NEEDED := TensorFlow 2.21 runs on Python 3.11 to 3.13. Name one of these: make install PYTHON=python3.12
+# pip names every file it looks at; worth seeing are the large downloads and the end.
+PIP_LINES := sed --unbuffered --quiet --regexp-extended \
+	-e 's/^ *(Downloading|Using cached|Processing) .*\/?([A-Za-z0-9_.]+-[0-9][^-]*)-[^ ]*\.whl.*\(([0-9.]+ MB)\).*/  \2  \3/p' \
+	-e 's/^Installing collected packages.*/  unpacking/p'
+
+.PHONY: help
+help: ## this list
+	@sed --quiet --regexp-extended 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand --tabs=16
+
+.PHONY: install
+install: $(STAMP) ## create .venv with the package and the development tools, if something changed
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make: there is no '$(PYTHON)' here. $(PYTHON_NEEDED)" >&2; exit 1; }
+	@$(PYTHON) -c '$(CHECK_PYTHON)' \
+		|| { echo "make: '$(PYTHON)' is $$($(PYTHON) --version). $(PYTHON_NEEDED)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "make: '$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python && $(BIN)/python -c '$(CHECK_PYTHON)' || $(PYTHON) -m venv --clear .venv
+	@echo "Installing Paceline, TensorFlow and the development tools into .venv (about 350 MB, a few minutes, once) ..."
+	@$(BIN)/python -m pip install --log .venv/install.log --constraint constraints.txt hatchling editables | $(PIP_LINES)
+	@$(BIN)/python -m pip install --log .venv/install.log --constraint constraints.txt \
+		--no-build-isolation --editable '.[cpu,dev]' | $(PIP_LINES)
+	@touch $@
+	@echo "Installed: .venv/bin/paceline"
+
+.PHONY: demo
+demo: install ## train MNIST plainly, then the same file on two workers, and compare
+	@$(BIN)/python examples/demo.py
+
+.PHONY: lint
+lint: install ## ruff and strict mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: test
+test: install ## all tests, the quick ones first
+	$(BIN)/python -m pytest -m 'not processes' --numprocesses $(TEST_JOBS)
+	$(BIN)/python -m pytest -m processes --numprocesses $(PROCESS_TEST_JOBS)
+
+.PHONY: check
+check: lint test ## all that CI does
+
+.PHONY: bench
+bench: install ## the benchmarks, each beside its peers (long)
+	$(BIN)/python benchmarks/run.py
+
+.PHONY: clean
+clean: ## remove what the tools leave behind, and .venv
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

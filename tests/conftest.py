@@ -1,0 +1,56 @@
+"""No test leaves anything behind: no environment variable, no thread, no child process (house rule 23)."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_GRACE_SECONDS = 2.0
+"""Threads and children that a test has told to end may take a moment to do so."""
+
+_SET_BY_PYTEST = {"PYTEST_CURRENT_TEST"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks() -> Iterator[None]:
+    """Fails a test that changes the environment, or leaves a thread or a child process running."""
+    environment, threads, children = _environment(), set(threading.enumerate()), _children()
+    yield
+    changed = {name: os.environ.get(name) for name, _ in environment.items() ^ _environment().items()}
+    _restore(environment)
+    assert not changed, f"the test leaves environment variables changed (None: unset): {changed}"
+    assert not _after_grace(lambda: _threads() - threads), "the test leaves threads running"
+    assert not _after_grace(lambda: _children() - children), "the test leaves child processes running"
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _SET_BY_PYTEST}
+
+
+def _restore(environment: dict[str, str]) -> None:
+    """One failure each: the next test starts from the environment that this one found."""
+    for name in os.environ.keys() - environment.keys() - _SET_BY_PYTEST:
+        del os.environ[name]
+    os.environ.update(environment)
+
+
+def _threads() -> set[threading.Thread]:
+    """The running threads that Python has started (TensorFlow's own show up as dummies once they call Python)."""
+    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+
+
+def _children() -> set[int]:
+    """Direct children of this process that have not been waited for (Linux; elsewhere none are seen)."""
+    return {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+
+
+def _after_grace(left: Callable[[], set[Any]]) -> set[Any]:
+    """What is left once the grace is over, or nothing."""
+    give_up_at = time.monotonic() + _GRACE_SECONDS
+    while (remaining := left()) and time.monotonic() < give_up_at:
+        time.sleep(0.01)
+    return remaining
