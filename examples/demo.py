@@ -114,9 +114,9 @@ def caption_of(outcomes: Sequence[Outcome]) -> str:
     lines = [
         f"An epoch trains on {NUM_TRAIN:,} digits and tests on {NUM_TEST:,}; its time is the median after the "
         "first epoch, one run each, so it varies with whatever else this machine does.",
-        f"Differences are to the first row; the largest weight is {scale:.2f}. float32 rounds differently when sums are "
-        "taken in another order, with more workers and with more threads alike, and training amplifies it. In float64 "
-        "(train.py --floatx float64) nothing of it is left: the tests ask for 1e-9.",
+        f"Differences are to the first row; the largest weight is {scale:.2f}. float32 rounds differently when sums "
+        "are taken in another order, with more workers and with more threads alike, and training amplifies it. In "
+        "float64 (train.py --floatx float64) nothing of it is left: the tests ask for 1e-9.",
     ]
     if spread.processes_agree:
         lines.append(f"The {NUM_WORKERS} workers ended with the same weights and history as each other, bit for bit.")

@@ -39,7 +39,10 @@ def datasets(batch_size: int, num_train: int) -> tuple[tf.data.Dataset, tf.data.
         x_test, y_test = digits["x_test"] / np.float32(255), digits["y_test"]
     train = tf.data.Dataset.from_tensor_slices((x_train, y_train.astype("int64")))
     test = tf.data.Dataset.from_tensor_slices((x_test, y_test.astype("int64")))
-    return train.shuffle(len(x_train)).batch(batch_size), test.batch(500)
+    # tf.data's tuning thread makes a process that is bound to a few cores wait for seconds at the end of an epoch.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return train.shuffle(len(x_train)).batch(batch_size).with_options(options), test.batch(500).with_options(options)
 
 
 def build_model() -> keras.Model:

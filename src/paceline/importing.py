@@ -4,11 +4,11 @@ TensorFlow and Keras must not be imported before the user's script asks for them
 things must be in place the moment they are: seeds, `tf.distribute`'s names, the seam with `fit`.
 """
 
-import importlib.abc
-import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 Action = Callable[[ModuleType], None]
 
@@ -40,15 +40,18 @@ def _finder() -> "_Finder":
     return finder
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Stands first in `sys.meta_path`; lets the others find, and wraps the loader of modules that somebody awaits."""
+class _Finder:
+    """Stands first in `sys.meta_path`; lets the others find, and wraps the loader of modules that somebody awaits.
+
+    Not derived from `importlib.abc`, whose import would cost every worker 10 ms.
+    """
 
     def __init__(self) -> None:
         self.actions: dict[str, list[Action]] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    ) -> ModuleSpec | None:
         if fullname not in self.actions:
             return None
         for finder in sys.meta_path:
@@ -57,20 +60,21 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _ActingLoader(spec.loader, self)
+                    spec.loader = _ActingLoader(spec.loader, self)  # type: ignore[assignment]  # a loader by shape
                 return spec
         return None
 
 
-class _ActingLoader(importlib.abc.Loader):
+class _ActingLoader:
     """Executes a module as its own loader would, then runs the actions that await it."""
 
-    def __init__(self, own: importlib.abc.Loader, finder: _Finder) -> None:
+    def __init__(self, own: Any, finder: _Finder) -> None:
         self._own = own
         self._finder = finder
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._own.create_module(spec)
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._own.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         # The module keeps its own loader: packages are asked for their resources through it.

@@ -1,4 +1,7 @@
-"""Talking through MPI's own collectives: between hosts, and the ground that the shared-memory windows stand on."""
+"""Talking through MPI's own collectives: between hosts, and the ground that the shared-memory windows stand on.
+
+Every call is MPI's nonblocking one and a patient wait for it (see `patience.py`).
+"""
 
 import time
 from collections.abc import Sequence
@@ -8,6 +11,7 @@ import numpy as np
 
 from paceline.comm.arithmetic import check_defined
 from paceline.comm.communicator import Array, Communicator, Reduction
+from paceline.comm.patience import wait_until
 
 _CLOSE_POLL_SECONDS = 0.005
 _NATIVE_KINDS = "iufc"
@@ -52,7 +56,7 @@ class MpiCommunicator(Communicator):
                 carried, copy=False
             )
             total = np.empty_like(flat)
-            self._world.Allreduce(flat, total, operation)
+            wait_until(self._world.Iallreduce(flat, total, operation).Test)
             offset = 0
             for index in members:
                 count = arrays[index].size
@@ -78,15 +82,16 @@ class MpiCommunicator(Communicator):
     def all_gather(self, array: Array) -> list[Array]:
         """See `Communicator.all_gather`."""
         rows = np.empty(self._size, np.int64)
-        self._world.Allgather(np.array([array.shape[0]], np.int64), rows)
+        wait_until(self._world.Iallgather(np.array([array.shape[0]], np.int64), rows).Test)
         row_bytes = int(np.prod(array.shape[1:], dtype=np.int64)) * array.itemsize
         counts = rows * row_bytes
         received = np.empty(int(counts.sum()), np.uint8)
         sent = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        self._world.Allgatherv(
+        request = self._world.Iallgatherv(
             [sent, self._mpi.BYTE], [received, counts.tolist(), offsets[:-1].tolist(), self._mpi.BYTE]
         )
+        wait_until(request.Test)
         return [
             received[offsets[rank] : offsets[rank + 1]]
             .view(array.dtype)
@@ -98,12 +103,12 @@ class MpiCommunicator(Communicator):
         """See `Communicator.broadcast`."""
         results = [np.array(array, order="C") for array in arrays]
         for result in results:
-            self._world.Bcast([result.reshape(-1).view(np.uint8), self._mpi.BYTE], root=0)
+            wait_until(self._world.Ibcast([result.reshape(-1).view(np.uint8), self._mpi.BYTE], root=0).Test)
         return results
 
     def barrier(self) -> None:
         """See `Communicator.barrier`."""
-        self._world.Barrier()
+        wait_until(self._world.Ibarrier().Test)
 
     def close(self) -> None:
         """See `Communicator.close`. Polls, so that a rank that is done first leaves its core to the others."""
