@@ -5,6 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 BIN := .venv/bin
 STAMP := .venv/.installed
 
@@ -17,8 +19,8 @@ CHECK_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 
 PYTHON_NEEDED := TensorFlow 2.21 runs on Python 3.11 to 3.13. Name one of these: make install PYTHON=python3.12
 # pip names every file it looks at; worth seeing are the large downloads and the end.
 PIP_LINES := sed --unbuffered --quiet --regexp-extended \
-	-e 's/^ *(Downloading|Using cached|Processing) .*\/?([A-Za-z0-9_.]+-[0-9][^-]*)-[^ ]*\.whl.*\(([0-9.]+ MB)\).*/  \2  \3/p' \
-	-e 's/^Installing collected packages.*/  unpacking/p'
+	-e 's/^ *(Downloading|Using cached) ([^ ]*\/)?([^ \/-]+-[0-9][^-]*)-[^ ]*\.whl \(([0-9.]+ MB)\).*/  \3  \4/p' \
+	-e 's/^Installing collected packages.*/  unpacking .../p'
 
 .PHONY: help
 help: ## this list

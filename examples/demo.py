@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -63,7 +64,7 @@ def planned_runs(cores: Sequence[int]) -> tuple[Run, Run, Run]:
     share = share_cores(cores, NUM_WORKERS)[0].cores
     return (
         Run(f"plain Keras, {_counted(len(share), 'core')}", plain, share),
-        Run(f"Paceline, {NUM_WORKERS} workers, {_counted(len(share), 'core')} each", launched, tuple(cores)),
+        Run(f"Paceline, {NUM_WORKERS} workers of {_counted(len(share), 'core')}", launched, tuple(cores)),
         Run(f"plain Keras, {_counted(len(cores), 'core')}", plain, tuple(cores)),
     )
 
@@ -90,10 +91,11 @@ def largest_difference(one: Outcome, other: Outcome) -> float:
 
 def table_of(outcomes: Sequence[Outcome]) -> Table:
     """The outcomes beside each other, the first as the yardstick."""
-    table = Table(title="MNIST CNN on real digits, global batch 128, the same file, seed and data order")
+    title = "MNIST CNN on real digits: the same file, seed, data order and global batch"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("", no_wrap=True)
-    for heading in ("seconds per epoch", "examples/s", "speed-up", "test accuracy", "largest difference of weights"):
-        table.add_column(heading, justify="right")
+    for heading in ("seconds\nan epoch", "examples\nper s", "speed-up", "test\naccuracy", "weights\ndiffer"):
+        table.add_column(heading, justify="right", no_wrap=True)
     first = outcomes[0]
     for outcome in outcomes:
         table.add_row(

@@ -58,7 +58,7 @@ def build_model() -> keras.Model:
     )
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        optimizer=keras.optimizers.Adam(0.001),
+        optimizer=keras.optimizers.Adam(0.0005),
         metrics=["accuracy"],
     )
     return model
@@ -66,7 +66,7 @@ def build_model() -> keras.Model:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=128, help="rows of one step over all workers")
     parser.add_argument("--num-train", type=int, default=8000, help="train on the first so many digits")
     parser.add_argument("--floatx", choices=["float32", "float64"], default="float32")

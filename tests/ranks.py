@@ -5,8 +5,8 @@
         ranks.kill()
         results = ranks.wait(timeout_seconds=10)
 
-Each rank is a worker as `paceline run` starts it: it finds its identity, TF_CONFIG and the sockets to its watcher in its
-environment. One thread of the test process is that watcher: it answers PMI, reads what the ranks print and tell, and
+Each rank is a worker as `paceline run` starts it: it finds its identity, TF_CONFIG and the sockets to its watcher in
+its environment. One thread of the test process is that watcher: it answers PMI, reads what ranks print and tell, and
 notices when one is gone. A rank that fails keeps the others in a collective for ever, so they are killed shortly after.
 """
 
@@ -62,12 +62,19 @@ class RankResult:
 
     def __str__(self) -> str:
         ended = "killed at the deadline" if self.timed_out else f"exit code {self.exit_code}"
-        told = (
-            f"\n--- told its watcher\n{self.failure.traceback or self.failure.exception}"
-            if self.failure
-            else ""
-        )
+        told = f"\n--- told its watcher\n{self.failure.traceback or self.failure.exception}" if self.failure else ""
         return f"rank {self.rank}: {ended}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}{told}"
+
+
+class _Received:
+    """What has come out of one end of a pipe or socket so far."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.ended = False
+
+    def __str__(self) -> str:
+        return self.data.decode(errors="replace")
 
 
 class _Rank:
@@ -77,10 +84,10 @@ class _Rank:
         self.rank = rank
         self.process = process
         self.session = session
-        self.stdout = bytearray()
-        self.stderr = bytearray()
-        self.told = bytearray()
-        self.asked = bytearray()
+        self.stdout = _Received()
+        self.stderr = _Received()
+        self.told = _Received()
+        self.asked = _Received()
         self.timed_out = False
 
 
@@ -112,12 +119,8 @@ class Ranks:
         """
         one = self._ranks[rank]
         with self._news:
-            printed = self._news.wait_for(
-                lambda: text.encode() in one.stdout or one.process.poll() is not None, timeout_seconds
-            )
-        assert printed and text.encode() in one.stdout, (
-            f"rank {rank} did not print {text!r}: {self._result(one)}"
-        )
+            self._news.wait_for(lambda: text in str(one.stdout) or one.stdout.ended, timeout_seconds)
+            assert text in str(one.stdout), f"rank {rank} did not print {text!r}: {self._result(one)}"
 
     def kill(self, *ranks: int) -> None:
         """Kills these ranks (all without arguments) with SIGKILL, and what they have started."""
@@ -188,23 +191,23 @@ class Ranks:
         return [one for one in self._ranks if one.process.poll() is None]
 
     def _result(self, one: _Rank) -> RankResult:
-        lines = bytes(one.told).splitlines()
+        lines = bytes(one.told.data).splitlines()
         return RankResult(
             rank=one.rank,
             pid=one.process.pid,
             exit_code=one.process.poll() or 0,
             timed_out=one.timed_out,
-            stdout=one.stdout.decode(errors="replace"),
-            stderr=one.stderr.decode(errors="replace"),
+            stdout=str(one.stdout),
+            stderr=str(one.stderr),
             messages=tuple(decode(line) for line in lines),
         )
 
     # What the thread does.
 
     def _read_into(
-        self, source: BinaryIO | socket.socket, buffer: bytearray, then: Callable[[], None] = lambda: None
+        self, source: BinaryIO | socket.socket, received: _Received, then: Callable[[], None] = lambda: None
     ) -> None:
-        self._selector.register(source, selectors.EVENT_READ, (buffer, then))
+        self._selector.register(source, selectors.EVENT_READ, (received, then))
 
     def _watch(self) -> None:
         while self._selector.get_map() and not self._stopping:
@@ -214,12 +217,13 @@ class Ranks:
         """Reads what is there; whether there was something."""
         events = self._selector.select(timeout_seconds)
         for key, _ in events:
-            buffer, then = key.data
+            received, then = key.data
             data = b""
             with suppress(OSError):  # a socket of a rank that was killed
                 data = os.read(key.fd, _READ_BYTES)
             with self._news:
-                buffer += data
+                received.data += data
+                received.ended = not data
                 if data:
                     then()
                 else:
@@ -237,8 +241,7 @@ class Ranks:
             pass
 
     def _answer(self, one: _Rank) -> None:
-        *lines, rest = bytes(one.asked).split(b"\n")
-        one.asked[:] = rest
+        *lines, one.asked.data[:] = bytes(one.asked.data).split(b"\n")
         for line in lines:
             reply = one.session.answer(line.decode() + "\n")
             if reply is not None:
@@ -278,7 +281,7 @@ def start_ranks(
         size: Number of ranks.
         args: The script's arguments.
         variables: Environment variables beside those of a launched worker and this process's own.
-        bootstrap: Whether the script runs as `paceline run` runs it (seeds, drop-in classes, exit in order), or plainly.
+        bootstrap: Whether the script runs as under `paceline run` (seeds, drop-in classes, exit in order), or plainly.
         wrapper: Words of a command to put before Python's, e.g. ``("unshare", "-m")``.
     """
     cluster = local_cluster(free_ports(size))

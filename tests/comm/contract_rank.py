@@ -15,22 +15,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from contract import CASES, DESYNCHRONISED_CASES, bits
+from contract import CASES, DESYNCHRONISED_CASES
+from contract_checks import bits
 
+from paceline.cluster import environment
 from paceline.comm import segments
 from paceline.comm.communicator import Communicator
 from paceline.comm.mpi import MpiCommunicator
+from paceline.comm.mpi_start import start_mpi
+from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.world import current_world
 
 _HARD_DEADLINE_SECONDS = 240
 
 
 def windows() -> Communicator:
-    return current_world().communicator
+    world = current_world()
+    wiring = MpiWiring(int(os.environ[environment.PMI_FD]), world.rank, world.size)
+    wiring.arm()  # also in a world of one, which would be a `SoloCommunicator`
+    return start_mpi(wiring)
 
 
 def raw_mpi() -> Communicator:
-    current_world().communicator.barrier()
+    windows()
     from mpi4py import MPI
 
     return MpiCommunicator(MPI.COMM_WORLD.Dup())

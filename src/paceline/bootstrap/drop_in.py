@@ -1,7 +1,8 @@
 """Paceline's classes under `tf.distribute`'s names, from the moment the script imports TensorFlow.
 
-Every spelling of `tf.distribute.MultiWorkerMirroredStrategy` goes through four generated modules of TensorFlow; their
-names are replaced right after each has been executed. TensorFlow's own classes stay where they are defined.
+Every spelling of `tf.distribute.MultiWorkerMirroredStrategy` goes through a few generated modules of TensorFlow and
+their `experimental` twins; the names in them are replaced right after each has been executed. TensorFlow's own classes
+stay where they are defined.
 """
 
 from collections.abc import Mapping
@@ -11,8 +12,11 @@ from paceline.cluster import environment
 from paceline.fit.install import install_with_keras
 from paceline.importing import after_import
 
-_NAMES = ("OneDeviceStrategy", "MirroredStrategy", "MultiWorkerMirroredStrategy")
-_MODULES = ("tensorflow._api.v2.distribute", "tensorflow._api.v2.compat.v2.distribute")
+_MODULES = (
+    "tensorflow._api.v2.distribute",
+    "tensorflow._api.v2.compat.v2.distribute",
+    "tensorflow.compat.v2.distribute",  # another copy of the one above, when it is imported under this name
+)
 
 
 def serve_distribute_names(variables: Mapping[str, str]) -> None:
@@ -34,9 +38,7 @@ def _serve(tensorflow: ModuleType) -> None:
         "MirroredStrategy": mirrored.MirroredStrategy,
         "MultiWorkerMirroredStrategy": multi_worker_mirrored.MultiWorkerMirroredStrategy,
     }
-    experimental = {
-        "MultiWorkerMirroredStrategy": multi_worker_mirrored.ExperimentalMultiWorkerMirroredStrategy
-    }
+    experimental = {"MultiWorkerMirroredStrategy": multi_worker_mirrored.ExperimentalMultiWorkerMirroredStrategy}
     del tensorflow
     for name in _MODULES:
         for module_name, served in ((name, classes), (f"{name}.experimental", experimental)):

@@ -50,6 +50,6 @@ def combine(parts: Sequence[Array], operation: np.ufunc, out: Array) -> None:
     if len(parts) == 1:
         np.copyto(out, parts[0])
         return
-    operation(parts[0], parts[1], out)
+    operation(parts[0], parts[1], out=out)
     for part in parts[2:]:
-        operation(out, part, out)
+        operation(out, part, out=out)

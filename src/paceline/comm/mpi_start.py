@@ -55,4 +55,5 @@ def _with_windows(mpi: Any, world: Any, inner: MpiCommunicator) -> Communicator:
         return inner
     window = mpi.Win.Allocate_shared(WINDOW_BYTES, 1, comm=host)
     memory = [np.frombuffer(window.Shared_query(rank)[0], np.uint8) for rank in range(world.Get_size())]
-    return SharedMemoryCommunicator(inner, memory)
+    window.Lock_all(mpi.MODE_NOCHECK)  # for ever: Sync is defined inside such an epoch only
+    return SharedMemoryCommunicator(inner, memory, fence=window.Sync, progress=world.Iprobe)

@@ -14,7 +14,6 @@ ALIGNMENT_BYTES = 64
 HALF_BYTES = 1 << 20
 """Bytes of one half of a rank's window; two halves alternate (`shared_memory.py`)."""
 HEADER_BYTES = 64
-HEADER_WORDS = 2
 WINDOW_BYTES = 2 * (HALF_BYTES + HEADER_BYTES)
 
 

@@ -8,35 +8,43 @@ enough:
     round k+1 (half 1)   write own half 1 ─► barrier k+1 ─► read everybody's half 1
     round k+2 (half 0)   write own half 0 …  safe: whoever has passed barrier k+1 has read half 0 of round k
 
-From four ranks on, large pieces are *shared out*: each rank combines one slice for all, which takes a second barrier.
+The barriers are `window_meeting.py`'s, in the windows as well. From four ranks on, large pieces are *shared out*: each
+rank combines one slice for all (nobody else reads its slice of anybody's half), which takes a second barrier.
 
-    write own half ─► barrier ─► combine my slice of everybody's, write it in my half ─► barrier ─► read the others' slices
-                                 (only I read my slice of anybody's half)
+    write own half ─► barrier ─► combine my slice, write it into my half ─► barrier ─► read the others' slices
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paceline.comm.arithmetic import combine
 from paceline.comm.communicator import Array, Communicator, Reduction
 from paceline.comm.output_buffers import OutputBuffers
-from paceline.comm.rounds import HALF_BYTES, HEADER_BYTES, HEADER_WORDS
+from paceline.comm.rounds import HALF_BYTES, HEADER_BYTES
 from paceline.comm.transfers import Transfer, TransferPlan, plan_transfers
 from paceline.comm.window_meeting import WindowMeeting, mark_of
+from paceline.errors import DesynchronizedError
 
 _KEPT_PLANS = 64
-_WORD_BYTES = 8
 
 
 class SharedMemoryCommunicator(Communicator):
     """A group of ranks on one host.
 
     Args:
-        inner: Carries what does not go through the windows, and the barriers.
+        inner: Carries what does not go through the windows.
         windows: For each rank the `WINDOW_BYTES` bytes (uint8) that it may write and all may read; zeros at first.
+        fence: Orders this process's reads and writes of the windows before it and after it.
+        progress: Called while waiting, so that what `inner` has sent reaches the others.
     """
 
-    def __init__(self, inner: Communicator, windows: Sequence[Array]) -> None:
+    def __init__(
+        self,
+        inner: Communicator,
+        windows: Sequence[Array],
+        fence: Callable[[], None],
+        progress: Callable[[], object],
+    ) -> None:
         self._inner = inner
         self._rank = inner.rank
         self._size = inner.size
@@ -44,12 +52,12 @@ class SharedMemoryCommunicator(Communicator):
             [window[:HALF_BYTES] for window in windows],
             [window[HALF_BYTES : 2 * HALF_BYTES] for window in windows],
         )
-        # Memoryviews: reading and writing two numbers through them costs a fraction of what NumPy's scalars do.
+        self._half = 0
         first, second = (
-            [memoryview(window)[start : start + HEADER_WORDS * _WORD_BYTES].cast("q") for window in windows]
+            [memoryview(window.data)[start : start + HEADER_BYTES].cast("q") for window in windows]
             for start in (2 * HALF_BYTES, 2 * HALF_BYTES + HEADER_BYTES)
         )
-        self._meeting = WindowMeeting(inner.rank, (first, second), inner.barrier)
+        self._meeting = WindowMeeting(inner.rank, (first, second), fence, progress)
         self._plans: dict[Any, TransferPlan] = {}
         self._outputs = OutputBuffers()
         self._barrier_mark = mark_of("barrier")
@@ -73,19 +81,22 @@ class SharedMemoryCommunicator(Communicator):
             sources[index] = sources[index].reshape(-1)
             targets[index] = targets[index].reshape(-1)
         if not plan.rounds:
-            self._meeting.meet(plan.mark)
+            self._meet(plan.mark)
         for transfers in plan.rounds:
-            half = self._meeting.half
+            half = self._half
+            self._half = 1 - half
             for transfer in transfers:
                 transfer.memory[half][self._rank][...] = sources[transfer.index][transfer.part]
-            self._meeting.meet(plan.mark)
+            self._meet(plan.mark)
             for transfer in transfers:
                 target = targets[transfer.index][transfer.part]
                 if transfer.slices:
                     self._combine_my_slice(transfer, half, plan, target)
                 else:
                     combine(transfer.memory[half], plan.operation, target)
-            self._read_slices([transfer for transfer in transfers if transfer.slices], half, targets)
+            if plan.is_shared_out:
+                self._meet(plan.mark)
+                self._read_slices(transfers, half, targets)
         return results
 
     def _combine_my_slice(self, transfer: Transfer, half: int, plan: TransferPlan, target: Array) -> None:
@@ -94,14 +105,11 @@ class SharedMemoryCommunicator(Communicator):
         transfer.memory[half][self._rank][mine] = target[mine]
 
     def _read_slices(self, transfers: Sequence[Transfer], half: int, targets: Sequence[Array]) -> None:
-        if not transfers:
-            return
-        self._inner.barrier()
         for transfer in transfers:
             target = targets[transfer.index][transfer.part]
-            for rank, (memory, theirs) in enumerate(zip(transfer.memory[half], transfer.slices, strict=True)):
+            for rank, theirs in enumerate(transfer.slices):
                 if rank != self._rank:
-                    target[theirs] = memory[theirs]
+                    target[theirs] = transfer.memory[half][rank][theirs]
 
     def _plan(self, arrays: Sequence[Array], reduction: Reduction) -> TransferPlan:
         # Not the enumeration's member: its hash is a Python function.
@@ -114,19 +122,26 @@ class SharedMemoryCommunicator(Communicator):
             self._plans[key] = plan
         return plan
 
+    def _meet(self, mark: int) -> None:
+        try:
+            self._meeting.meet(mark)
+        except DesynchronizedError:
+            self._half = 0  # in other calls, ranks have used other halves; all are here, and none reads any more
+            raise
+
     def all_gather(self, array: Array) -> list[Array]:
         """See `Communicator.all_gather`."""
-        self._meeting.meet(mark_of("all_gather", (array.shape[1:], array.dtype.name)))
+        self._meet(mark_of("all_gather", (array.shape[1:], array.dtype.name)))
         return self._inner.all_gather(array)
 
     def broadcast(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Communicator.broadcast`."""
-        self._meeting.meet(mark_of("broadcast", [(array.shape, array.dtype.name) for array in arrays]))
+        self._meet(mark_of("broadcast", [(array.shape, array.dtype.name) for array in arrays]))
         return self._inner.broadcast(arrays)
 
     def barrier(self) -> None:
         """See `Communicator.barrier`."""
-        self._meeting.meet(self._barrier_mark)
+        self._meet(self._barrier_mark)
 
     def close(self) -> None:
         """See `Communicator.close`.

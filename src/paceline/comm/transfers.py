@@ -41,6 +41,8 @@ class TransferPlan:
     operation: np.ufunc
     flattened: tuple[int, ...]
     """The arrays that travel flat."""
+    is_shared_out: bool
+    """Whether some transfers have slices, so that each round takes a second meeting."""
     rounds: tuple[tuple[Transfer, ...], ...]
 
 
@@ -85,7 +87,8 @@ def plan_transfers(
             )
         rounds.append(tuple(transfers))
     mark = mark_of("all_reduce", (reduction.value, [(array.shape, array.dtype.name) for array in arrays]))
-    return TransferPlan(mark, operation, tuple(sorted(flattened)), tuple(rounds))
+    is_shared_out = any(transfer.slices for transfers in rounds for transfer in transfers)
+    return TransferPlan(mark, operation, tuple(sorted(flattened)), is_shared_out, tuple(rounds))
 
 
 def _slices(count: int, num_ranks: int) -> tuple[slice, ...]:

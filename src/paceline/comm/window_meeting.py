@@ -1,27 +1,29 @@
 """The barrier of ranks that share memory, and the check that all mean the same by it.
 
-Beside its bytes each rank writes a *header*: the number of the round and a *mark* of the call it is in (its kind, and a
-checksum of shapes and dtypes). Everybody compares them after the barrier, so ranks that met in different calls learn it
-at once instead of adding apples to pears.
+Each rank has a *header* in its window: a *mark* of the call it is in (its kind, and a checksum of shapes and dtypes), and
+the number of the meeting that it has come to. Who sees that all have come compares the marks, so ranks that met in
+different calls learn it at once instead of adding apples to pears.
 
-    rank 0   write header ─► barrier ─► headers alike? ─┬─ yes ─► go on
-    rank 1   write header ─► barrier ─► headers alike? ─┴─ no ──► DesynchronizedError, on every rank
+    rank 0   write bytes, mark ─ fence ─► write number ─► all numbers there? ─ fence ─► marks alike? ─► read bytes
+    rank 1   write bytes, mark ─ fence ─► write number ─► all numbers there? ─ fence ─► marks alike? ─► read bytes
 
-Headers alternate between two places like the halves of the window: who writes one again has passed the next barrier, so
-all others have read it.
+Two headers alternate: who writes one again has passed the next meeting, so all others have read it.
 """
 
 import time
 import zlib
 from collections.abc import Callable, Sequence
 
+from paceline.comm.patience import wait_until
 from paceline.errors import DesynchronizedError
 
+Header = memoryview
+"""Two 64-bit integers: number, mark. Memoryviews are read and written in a fraction of the time of NumPy's scalars."""
+
+_NUMBER, _MARK = 0, 1
 _KINDS = ("all_reduce", "all_gather", "broadcast", "barrier", "close")
 _KIND_SHIFT = 32
-_FIRST_ROUND = 2
-"""Even, so that it uses the first half; not 0, which a fresh window holds."""
-_POLL_SECONDS = 0.005
+_IDLE_SECONDS = 0.005
 
 
 def mark_of(kind: str, signature: object = None) -> int:
@@ -35,67 +37,75 @@ def mark_of(kind: str, signature: object = None) -> int:
 
 
 class WindowMeeting:
-    """One rank's end of the barriers of a group on one host.
+    """One rank's end of the meetings of a group on one host.
 
     Args:
         rank: This rank.
-        headers: For both halves, each rank's header: two 64-bit integers, written by that rank, read by all.
-        barrier: Returns when all ranks have called it; makes what they wrote before visible to all.
+        headers: Two headers of each rank, in rank order; each is written by its rank and read by all. Zeros at first.
+        fence: Orders this process's reads and writes of the windows before it and after it.
+        progress: Called while waiting, so that what this rank has sent by other means reaches the others.
     """
 
     def __init__(
         self,
         rank: int,
-        headers: tuple[Sequence["memoryview[int]"], Sequence["memoryview[int]"]],
-        barrier: Callable[[], None],
+        headers: tuple[Sequence[Header], Sequence[Header]],
+        fence: Callable[[], None],
+        progress: Callable[[], object],
     ) -> None:
         self._rank = rank
         self._headers = headers
-        self._barrier = barrier
-        self._round = _FIRST_ROUND
-
-    @property
-    def half(self) -> int:
-        """Which half of the windows the next round uses, 0 or 1."""
-        return self._round & 1
+        self._fence = fence
+        self._progress = progress
+        self._number = 0
 
     def meet(self, mark: int) -> None:
         """Meets the others in the call that `mark` stands for. Collective, blocks.
 
         Raises:
-            DesynchronizedError: some rank is in another call.
+            DesynchronizedError: some rank is in another call; raised on every rank.
         """
-        headers = self._headers[self._round & 1]
-        mine = headers[self._rank]
-        mine[0] = self._round
-        mine[1] = mark
-        self._barrier()
-        self._round += 1
-        for theirs in headers:
-            if theirs != mine:
-                raise self._desynchronized(headers, mark)
+        headers = self._arrive(mark)
+        for rank, theirs in enumerate(headers):
+            if theirs[_NUMBER] != self._number:
+                wait_until(lambda: self._has_arrived(rank))  # noqa: B023  # called before the next turn
+        self._compare(headers, mark)
 
     def meet_idly(self, mark: int) -> None:
-        """As `meet`, but leaves the core to the others while they are not there yet."""
-        headers = self._headers[self._round & 1]
-        mine = headers[self._rank]
-        mine[0] = self._round
-        mine[1] = mark
-        while any(theirs[0] != self._round for theirs in headers):
-            time.sleep(_POLL_SECONDS)
-        self.meet(mark)
+        """As `meet`, but sleeps while somebody is missing: for waits of any length, where a few milliseconds are nothing."""
+        headers = self._arrive(mark)
+        while not all(self._has_arrived(rank) for rank in range(len(headers))):
+            time.sleep(_IDLE_SECONDS)
+        self._compare(headers, mark)
 
-    def _desynchronized(self, headers: Sequence["memoryview[int]"], mark: int) -> DesynchronizedError:
-        here = _KINDS[mark >> _KIND_SHIFT]
-        rank, theirs = next((rank, header[1]) for rank, header in enumerate(headers) if header[1] != mark)
-        there = _KINDS[theirs >> _KIND_SHIFT]
-        difference = "with other shapes, dtypes or another reduction" if here == there else f"in {_words(there)}"
-        return DesynchronizedError(
-            f"rank {self._rank} is in {_words(here)}, rank {rank} {difference}: they do not run the same program. "
+    def _arrive(self, mark: int) -> Sequence[Header]:
+        self._number += 1
+        headers = self._headers[self._number & 1]
+        mine = headers[self._rank]
+        mine[_MARK] = mark
+        self._fence()
+        mine[_NUMBER] = self._number
+        return headers
+
+    def _has_arrived(self, rank: int) -> bool:
+        self._progress()
+        return bool(self._headers[self._number & 1][rank][_NUMBER] == self._number)
+
+    def _compare(self, headers: Sequence[Header], mark: int) -> None:
+        self._fence()
+        for rank, theirs in enumerate(headers):
+            if theirs[_MARK] != mark:
+                raise DesynchronizedError(self._difference(mark, rank, theirs[_MARK]))
+
+    def _difference(self, mark: int, rank: int, their_mark: int) -> str:
+        here, there = _KINDS[mark >> _KIND_SHIFT], _KINDS[their_mark >> _KIND_SHIFT]
+        theirs = "in it with other shapes, dtypes or another reduction" if here == there else f"in {_words(there)}"
+        return (
+            f"rank {self._rank} is in {_words(here)}, rank {rank} is {theirs}: they do not run the same program. "
             "Usual causes: a different model, data of another length, or a condition on the rank around something "
             "that all ranks must do together."
         )
 
 
 def _words(kind: str) -> str:
-    return "its exit (the script has come to its end)" if kind == "close" else kind
+    return "its exit (its script has come to the end)" if kind == "close" else kind

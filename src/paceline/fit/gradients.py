@@ -84,9 +84,7 @@ def _summed_over_ranks(gradients: list[Any], collectives: GraphCollectives) -> l
 def _refuse_lonely_step() -> None:
     """An optimizer step outside `strategy.run`, in a world of several, would train N models that never meet."""
     world = current_world()
-    if world.size == 1 or not world.launched or not tf.executing_eagerly():
-        return
-    if world.solo_training_allowed:
+    if world.size == 1 or not world.launched or world.solo_training_allowed:
         return
     raise RuntimeError(
         f"an optimizer step outside strategy.run, on one of {world.size} workers: each would train a model of its "

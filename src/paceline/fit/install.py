@@ -66,5 +66,7 @@ def _install(keras: ModuleType) -> None:
 
 def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     """Puts `wrap(original)` in the original's place, under its name and documentation."""
+    from paceline.strategy.as_written import as_written
+
     original = getattr(owner, name)
-    setattr(owner, name, functools.wraps(original)(wrap(original)))
+    setattr(owner, name, functools.wraps(original)(as_written(wrap(original))))

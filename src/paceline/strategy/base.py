@@ -27,9 +27,7 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
     """Whether a strategy of this class is there because the script asked for it."""
 
     def __init__(self, world: World, device: str, *, broadcast_new_variables: bool = True) -> None:
-        super().__init__(
-            PacelineExtended(self, device, world, broadcast_new_variables=broadcast_new_variables)
-        )
+        super().__init__(PacelineExtended(self, device, world, broadcast_new_variables=broadcast_new_variables))
         self._world = world
         if self.named_by_script:
             named_strategies.append(type(self).__name__)

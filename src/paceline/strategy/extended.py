@@ -28,9 +28,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
             value (a collective, as in `tf.distribute`).
     """
 
-    def __init__(
-        self, container_strategy: Any, device: str, world: World, *, broadcast_new_variables: bool
-    ) -> None:
+    def __init__(self, container_strategy: Any, device: str, world: World, *, broadcast_new_variables: bool) -> None:
         super().__init__(container_strategy, device)
         self.world = world
         self.collectives = GraphCollectives(world)
@@ -41,11 +39,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         outermost = self._step_rows is None
-        rows = (
-            StepRows(_rows_of((args, kwargs)), self.collectives)
-            if self._step_rows is None
-            else self._step_rows
-        )
+        rows = StepRows(_rows_of((args, kwargs)), self.collectives) if self._step_rows is None else self._step_rows
         context = PacelineReplicaContext(self._container_strategy(), self.world.rank, rows, self.collectives)
         self._step_rows = rows
         try:
@@ -71,9 +65,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         variable = super()._create_variable(next_creator, **kwargs)
-        in_step = (
-            self._step_rows is not None
-        )  # a model that builds itself in its first step, alike on all ranks
+        in_step = self._step_rows is not None  # a model that builds itself in its first step, alike on all ranks
         if (self._broadcast_new_variables or (in_step and self.world.size > 1)) and tf.executing_eagerly():
             [chiefs] = self.collectives.broadcast([variable])
             variable.assign(chiefs)

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from paceline.comm.communicator import Array, Reduction
 from paceline.comm.world import World
+from paceline.strategy.as_written import as_written
 from paceline.strategy.compat import ResourceVariable
 
 
@@ -34,6 +35,7 @@ class GraphCollectives:
         self._world = world
         self._token: Any = None
 
+    @as_written
     def all_reduce(self, tensors: Sequence[Any], reduction: Reduction = Reduction.SUM) -> list[Any]:
         """Combines each tensor over the ranks; shapes and dtypes as in, equal on all ranks."""
         tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
@@ -48,6 +50,7 @@ class GraphCollectives:
             result.set_shape(tensor.shape)
         return results
 
+    @as_written
     def all_gather(self, tensor: Any) -> Any:
         """Concatenates the ranks' tensors along the first axis, in rank order; rows per rank may differ."""
         tensor = tf.convert_to_tensor(tensor)
@@ -61,6 +64,7 @@ class GraphCollectives:
         result.set_shape(tf.TensorShape([None]).concatenate(tensor.shape[1:]))
         return result
 
+    @as_written
     def broadcast(self, tensors: Sequence[Any]) -> list[Any]:
         """The chief's tensors on every rank; shapes and dtypes equal on all ranks."""
         tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from paceline.comm.communicator import Reduction
 from paceline.strategy import compat
+from paceline.strategy.as_written import as_written
 from paceline.strategy.graph_collectives import GraphCollectives
 
 _REDUCTIONS = {
@@ -82,6 +83,7 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
         devices: Sequence[str] = self._strategy.extended.worker_devices
         return devices
 
+    @as_written
     def all_reduce(self, reduce_op: Any, value: Any, options: Any = None) -> Any:
         """As `tf.distribute.ReplicaContext.all_reduce`; differentiable. Collective.
 

@@ -1,0 +1,83 @@
+"""Fingerprints are equal for equal first batches, differ otherwise, and the difference is told."""
+
+import concurrent.futures
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from paceline.comm.threads import thread_group
+from paceline.data.fingerprint import FingerprintLog, compare
+from paceline.data.local_batches import local_batches
+from paceline.errors import DesynchronizedError
+
+
+def _read(dataset: tf.data.Dataset, rank: int, *, epochs: int = 1, steps: int | None = None) -> FingerprintLog:
+    log = FingerprintLog()
+    local = local_batches(dataset, rank, 2, log=log, steps_per_epoch=steps)
+    for _ in range(epochs):
+        for _ in local.take(6):
+            pass
+    return log
+
+
+def _compare(logs: Sequence[FingerprintLog]) -> None:
+    group = thread_group(len(logs))
+    with concurrent.futures.ThreadPoolExecutor(len(logs)) as threads:
+        for done in [threads.submit(compare, *pair) for pair in zip(logs, group, strict=True)]:
+            done.result(timeout=30)
+
+
+def _numbers(rows: int = 12) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices((np.arange(rows * 2.0).reshape(rows, 2), np.arange(rows))).batch(4)
+
+
+def test_ranks_note_the_same_for_the_same_data() -> None:
+    logs = [_read(_numbers(), rank) for rank in range(2)]
+    assert logs[0].newest() == logs[1].newest()
+    assert len(logs[0].newest()) == 1
+    _compare(logs)
+
+
+def test_only_the_first_batch_of_each_epoch_is_noted() -> None:
+    assert len(_read(_numbers(), 0, epochs=3).newest()) == 3
+    repeated = _read(_numbers().repeat(2), 0, steps=3)
+    assert len(repeated.newest()) == 2
+    assert repeated.newest()[0][1] == repeated.newest()[1][1], "both epochs begin with the same batch"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda data: data.skip(1), id="another batch"),
+        pytest.param(lambda data: data.map(lambda x, y: (tf.cast(x, tf.float32), y)), id="another dtype"),
+        pytest.param(lambda data: data.map(lambda x, y: (tf.reshape(x, [2, -1]), y[:2])), id="another shape"),
+        pytest.param(lambda data: data.map(lambda x, y: (x, tf.as_string(y))), id="text"),
+    ],
+)
+def test_other_data_differ(other) -> None:
+    assert _read(_numbers(), 0).newest() != _read(other(_numbers()), 0).newest()
+
+
+def test_a_difference_names_the_ranks_and_the_usual_causes() -> None:
+    logs = [_read(_numbers(), 0), _read(_numbers(), 1), _read(_numbers().skip(1), 0)]
+    with pytest.raises(DesynchronizedError, match=r"rank\(s\) 2 is not rank 0's") as caught:
+        _compare(logs)
+    for cause in ("shuffled", "deterministic=False", "dataset.shard", "seed"):
+        assert cause in str(caught.value)
+
+
+def test_a_rank_that_reads_ahead_is_no_difference() -> None:
+    _compare([_read(_numbers(), 0, epochs=2), _read(_numbers(), 1, epochs=3)])
+
+
+def test_a_late_difference_is_found_among_many_epochs() -> None:
+    logs = [_read(_numbers(), rank, epochs=12) for rank in range(2)]
+    assert len(logs[0].newest()) < 12, "old notes are dropped"
+    _compare(logs)
+    for log, data in zip(logs, (_numbers(), _numbers().skip(1)), strict=True):
+        for _ in local_batches(data, 0, 2, log=log):
+            pass
+    with pytest.raises(DesynchronizedError):
+        _compare(logs)

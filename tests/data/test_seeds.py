@@ -1,0 +1,44 @@
+"""Ranks draw the same numbers without the script's doing, and a script that seeds itself gets what it asked for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from programs import run_python
+
+_DRAW = """
+import json, sys
+from paceline.data.seeds import agree_seeds
+agree_seeds(int(sys.argv[1]))
+assert "numpy" not in sys.modules
+import random
+import numpy as np
+from numpy.random import default_rng
+drawn = {
+    "python": random.random(),
+    "numpy": np.random.rand(),
+    "generators": [default_rng().random(), np.random.default_rng().random(), np.random.default_rng(None).random()],
+    "seeded": [default_rng(3).random(), np.random.default_rng(seed=3).random()],
+}
+print(json.dumps(drawn))
+"""
+
+
+def _drawn(seed: int, folder: Path) -> dict[str, Any]:
+    ended = run_python("-c", _DRAW, str(seed), folder=folder, limit_seconds=30)
+    assert ended.code == 0, ended.output
+    return json.loads(ended.output)
+
+
+def test_the_jobs_seed_decides_what_is_drawn(tmp_path: Path) -> None:
+    first, again, other = (_drawn(seed, tmp_path) for seed in (7, 7, 8))
+    assert first == again
+    for name in ("python", "numpy", "generators"):
+        assert first[name] != other[name]
+    assert len(set(first["generators"])) == 3, "generators of one process differ from each other"
+
+
+def test_a_generator_with_a_seed_is_numpys_own(tmp_path: Path) -> None:
+    import numpy as np
+
+    assert _drawn(7, tmp_path)["seeded"] == [np.random.default_rng(3).random()] * 2

@@ -1,0 +1,115 @@
+"""Every example runs as its docstring says, with tiny settings, and a pair's two sides compute the same."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paceline.cluster.free_ports import free_ports
+from programs import Ended, run_python, run_workers, start_python
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LIMIT_SECONDS = 120.0
+TINY_TRAIN = ("--epochs", "2", "--num-train", "300", "--floatx", "float64")
+
+pytestmark = pytest.mark.processes
+
+
+def trained(folder: Path) -> list[dict[str, np.ndarray]]:
+    """What the processes of train.py wrote there."""
+    return [dict(np.load(path)) for path in sorted(folder.glob("*.npz"))]
+
+
+def test_the_same_file_plainly_and_on_two_workers(tmp_path: Path) -> None:
+    plain, spread = tmp_path / "plain", tmp_path / "spread"
+    plain.mkdir()
+    spread.mkdir()
+    # Says at the end what it imported: the plain run must not know of Paceline at all.
+    program = (
+        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
+        "print('imported Paceline:', 'paceline' in sys.modules)"
+    )
+    script = EXAMPLES / "train.py"
+    alone = run_python(
+        "-c", program, script, *TINY_TRAIN, "--result", plain, folder=tmp_path, limit_seconds=LIMIT_SECONDS
+    )
+    assert alone.code == 0, alone.output
+    assert alone.lines("imported Paceline: False")
+
+    together = run_workers(2, script, *TINY_TRAIN, "--result", spread, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    assert together.code == 0, together.output
+
+    [one] = trained(plain)
+    ranks = trained(spread)
+    assert len(ranks) == 2
+    for name in one.keys() - {"epoch_seconds"}:
+        np.testing.assert_array_equal(ranks[0][name], ranks[1][name], err_msg=f"{name} differs between the workers")
+        np.testing.assert_allclose(ranks[0][name], one[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def losses(ended: Ended) -> list[str]:
+    return re.findall(r"epoch \d+: loss [0-9.]+", ended.output)
+
+
+def test_custom_loop_computes_what_its_plain_twin_computes(tmp_path: Path) -> None:
+    tiny = ("2", "512")
+    plain = run_python(EXAMPLES / "custom_loop_plain.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    assert plain.code == 0, plain.output
+    spread = run_workers(2, EXAMPLES / "custom_loop.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    assert spread.code == 0, spread.output
+    assert len(losses(plain)) == 2
+    for one, other in zip(losses(plain), losses(spread), strict=True):
+        assert float(one.split()[-1]) == pytest.approx(float(other.split()[-1]), abs=2e-5)
+
+
+@pytest.mark.parametrize("script", ["multi_worker.py", "multi_worker_plain.py"])
+def test_multi_worker_under_the_launcher(script: str, tmp_path: Path) -> None:
+    ended = run_workers(2, EXAMPLES / script, "1", "4", folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    assert ended.code == 0, ended.output
+    accuracies = dict(re.findall(r"worker (\d) of 2: accuracy ([0-9.]+)", ended.output))
+    assert accuracies.keys() == {"0", "1"}
+    assert accuracies["0"] == accuracies["1"]
+
+
+def test_multi_worker_by_hand(tmp_path: Path) -> None:
+    addresses = [f"localhost:{port}" for port in free_ports(2)]
+    programs = [
+        start_python(
+            EXAMPLES / "multi_worker.py",
+            "1",
+            "4",
+            folder=tmp_path,
+            variables={
+                "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+            },
+        )
+        for index in range(2)
+    ]
+    try:
+        ended = [program.ended(LIMIT_SECONDS) for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+    assert [one.code for one in ended] == [0, 0], "\n".join(one.output for one in ended)
+    found = [re.search(r"worker (\d) of 2: accuracy ([0-9.]+)", one.output) for one in ended]
+    assert all(found), "\n".join(one.output for one in ended)
+    assert [match.group(1) for match in found if match] == ["0", "1"]
+    assert len({match.group(2) for match in found if match}) == 1
+
+
+def test_notebook_function_returns_what_its_plain_twin_computes(tmp_path: Path) -> None:
+    tiny = ("2", "512")
+    plain = run_python(EXAMPLES / "notebook_function_plain.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    assert plain.code == 0, plain.output
+    spread = run_python(EXAMPLES / "notebook_function.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    assert spread.code == 0, spread.output
+    figures = {
+        rank: (float(loss), float(accuracy))
+        for rank, loss, accuracy in re.findall(r"rank (\d): loss ([0-9.]+), accuracy ([0-9.]+)", spread.output)
+    }
+    [alone] = re.findall(r"rank 0: loss ([0-9.]+), accuracy ([0-9.]+)", plain.output)
+    assert figures.keys() == {"0", "1"}
+    assert figures["0"] == figures["1"]
+    assert figures["0"] == pytest.approx(tuple(float(figure) for figure in alone), abs=2e-4)
