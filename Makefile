@@ -13,7 +13,7 @@ STAMP := .venv/.installed
 CORES := $(shell nproc 2>/dev/null || echo 1)
 # Tests without worker processes share the cores; those that start workers use several cores each, and take turns.
 TEST_JOBS ?= $(shell n=$(CORES); echo $$(( n > 8 ? 8 : n )))
-PROCESS_TEST_JOBS ?= $(shell n=$$(( $(CORES) / 4 )); echo $$(( n < 1 ? 1 : n > 4 ? 4 : n )))
+PROCESS_TEST_JOBS ?= $(shell n=$$(( $(CORES) / 4 )); echo $$(( n < 2 ? 0 : n > 4 ? 4 : n )))
 
 CHECK_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON_NEEDED := TensorFlow 2.21 runs on Python 3.11 to 3.13. Name one of these: make install PYTHON=python3.12
@@ -56,7 +56,7 @@ lint: install ## ruff and strict mypy
 .PHONY: test
 test: install ## all tests, the quick ones first
 	$(BIN)/python -m pytest -m 'not processes' --numprocesses $(TEST_JOBS)
-	$(BIN)/python -m pytest -m processes --numprocesses $(PROCESS_TEST_JOBS)
+	$(BIN)/python -m pytest -m processes --numprocesses $(PROCESS_TEST_JOBS) --dist loadfile
 
 .PHONY: check
 check: lint test ## all that CI does

@@ -43,15 +43,15 @@ __all__ = ["__version__", *sorted(_HOMES)]
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(
-            f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}"
-        )
+        raise AttributeError(f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
     import importlib
 
     if home.startswith(_NEED_SEAM):
         from paceline.fit.install import install_with_keras
 
         install_with_keras()
+        # First TensorFlow: a worker's import hook on it imports the strategies, too, and must not find them half made.
+        importlib.import_module("tensorflow")
     return getattr(importlib.import_module(home), name)
 
 

@@ -27,9 +27,10 @@ def run_script(arguments: Sequence[str]) -> None:
     sys.path.insert(0, str(script.resolve().parent))
     # Not runpy.run_path: it takes the module's names away when the script ends, while threads and exit handlers of
     # the script still use them.
+    file = str(script.absolute())  # as Python has it, so that the script may change its directory
     main = ModuleType("__main__")
-    main.__dict__.update(__file__=str(script), __builtins__=__builtins__, __spec__=None)
+    main.__dict__.update(__file__=file, __builtins__=__builtins__, __spec__=None)
     sys.modules["__main__"] = main
-    with io.open_code(str(script.resolve())) as source:
-        code = compile(source.read(), str(script), "exec")
+    with io.open_code(file) as source:
+        code = compile(source.read(), file, "exec")
     exec(code, main.__dict__)

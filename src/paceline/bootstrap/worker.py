@@ -5,12 +5,13 @@ prepare ─► script ─┬─ came to its end ─► tell, meet the others, le
                                          MPI_Finalize would hang, since they wait in a collective for this rank
 """
 
+import contextlib
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
+from paceline.bootstrap.communication import arrange_communication
 from paceline.bootstrap.cores import bind_to_cores
 from paceline.bootstrap.drop_in import serve_distribute_names
 from paceline.bootstrap.script import run_script
@@ -32,8 +33,9 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
     world = current_world()
     log_with_rank(world.rank, world.size)
     agree_seeds(world.identity.seed)
-    serve_distribute_names(os.environ)
     try:
+        arrange_communication(world, os.environ)
+        serve_distribute_names(os.environ)
         run_script(arguments)
     except SystemExit as leaving:
         if leaving.code not in (None, 0):
@@ -71,7 +73,5 @@ def _leave_failed(world: World, error: BaseException) -> NoReturn:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError, ValueError):  # the script has closed it, or the reader is gone
             stream.flush()
-        except (OSError, ValueError):
-            traceback.clear_frames(None)

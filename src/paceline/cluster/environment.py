@@ -35,3 +35,6 @@ START_TIMEOUT = "PACELINE_START_TIMEOUT"
 
 SECRET_FILE = "PACELINE_SECRET_FILE"
 """File with the job's shared secret; without it a job started by hand is keyed by its cluster description."""
+
+COMMUNICATION = "PACELINE_COMMUNICATION"
+"""``mpi``, ``ring`` or ``nccl``: what carries the ranks' numbers to each other (chosen by Paceline when absent)."""

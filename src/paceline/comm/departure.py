@@ -31,9 +31,7 @@ class Departure:
         sys.excepthook = self._on_exception
         atexit.register(self._on_exit)
 
-    def _on_exception(
-        self, type_: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def _on_exception(self, type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, (ConfigurationError, StartTimeoutError, DesynchronizedError)):
             print(f"paceline: {error}", file=sys.stderr)  # the interpreter's own last words, in its place
         else:

@@ -52,9 +52,7 @@ class MpiCommunicator(Communicator):
             groups.setdefault(array.dtype, []).append(index)
         for dtype, members in groups.items():
             carried, operation = self._carrier(dtype, reduction)
-            flat = np.concatenate([arrays[index].reshape(-1) for index in members]).astype(
-                carried, copy=False
-            )
+            flat = np.concatenate([arrays[index].reshape(-1) for index in members]).astype(carried, copy=False)
             total = np.empty_like(flat)
             wait_until(self._world.Iallreduce(flat, total, operation).Test)
             offset = 0
@@ -72,9 +70,7 @@ class MpiCommunicator(Communicator):
         """The dtype and operation in which MPI can reduce `dtype`: half precisions travel as float32."""
         if dtype == np.bool_:
             # NumPy's sum of truth values is "any".
-            return np.dtype(np.uint8), self._operations[
-                Reduction.MAX if reduction is Reduction.SUM else reduction
-            ]
+            return np.dtype(np.uint8), self._operations[Reduction.MAX if reduction is Reduction.SUM else reduction]
         if dtype.kind not in _NATIVE_KINDS or dtype == np.float16:
             return np.dtype(np.float32), self._operations[reduction]
         return dtype, self._operations[reduction]
@@ -93,9 +89,7 @@ class MpiCommunicator(Communicator):
         )
         wait_until(request.Test)
         return [
-            received[offsets[rank] : offsets[rank + 1]]
-            .view(array.dtype)
-            .reshape(int(rows[rank]), *array.shape[1:])
+            received[offsets[rank] : offsets[rank + 1]].view(array.dtype).reshape(int(rows[rank]), *array.shape[1:])
             for rank in range(self._size)
         ]
 

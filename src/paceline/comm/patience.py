@@ -16,7 +16,7 @@ _EAGER_QUESTIONS = 100
 _YIELDING_QUESTIONS = 2_000
 """Asked with the core offered to others in between (about a millisecond)."""
 _NAP_SECONDS = 50e-6
-"""From then on: long enough to let other threads have the interpreter, too, and short beside what was waited already."""
+"""From then on: enough for other threads to have the interpreter, too; little beside what was waited already."""
 
 _step_aside: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
 

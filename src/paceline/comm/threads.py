@@ -50,9 +50,7 @@ class ThreadCommunicator(Communicator):
         """See `Communicator.all_reduce`."""
         operation = operation_of(reduction, arrays)
         signature = [(array.shape, str(array.dtype)) for array in arrays]
-        everyones = self._exchange(
-            f"all_reduce {reduction.value} {signature}", [array.copy() for array in arrays]
-        )
+        everyones = self._exchange(f"all_reduce {reduction.value} {signature}", [array.copy() for array in arrays])
         results = [np.empty_like(array) for array in arrays]
         for index, result in enumerate(results):
             combine([arrays[index] for arrays in everyones], operation, result)

@@ -1,7 +1,7 @@
 """The barrier of ranks that share memory, and the check that all mean the same by it.
 
-Each rank has a *header* in its window: a *mark* of the call it is in (its kind, and a checksum of shapes and dtypes), and
-the number of the meeting that it has come to. Who sees that all have come compares the marks, so ranks that met in
+Each rank has a *header* in its window: a *mark* of the call it is in (its kind, and a checksum of shapes and dtypes),
+and the number of the meeting that it has come to. Who sees that all have come compares the marks, so ranks that met in
 different calls learn it at once instead of adding apples to pears.
 
     rank 0   write bytes, mark ─ fence ─► write number ─► all numbers there? ─ fence ─► marks alike? ─► read bytes
@@ -72,7 +72,7 @@ class WindowMeeting:
         self._compare(headers, mark)
 
     def meet_idly(self, mark: int) -> None:
-        """As `meet`, but sleeps while somebody is missing: for waits of any length, where a few milliseconds are nothing."""
+        """As `meet`, but sleeps while somebody is missing: for waits of any length, where milliseconds are nothing."""
         headers = self._arrive(mark)
         while not all(self._has_arrived(rank) for rank in range(len(headers))):
             time.sleep(_IDLE_SECONDS)

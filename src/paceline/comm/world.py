@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from paceline.cluster import environment
+from paceline.cluster.communication import Communication
 from paceline.cluster.launched import WorkerIdentity, launched_identity
 from paceline.cluster.spec import ClusterSpec, Task
 from paceline.cluster.tf_config import read_tf_config
@@ -48,6 +49,8 @@ class World:
         """The error that ended communication; TensorFlow hands on only its text, so it is kept here."""
         self.solo_training_allowed = False
         """Whether an optimizer step that concerns this rank only is meant (a model built outside the scope)."""
+        self.communication = Communication.MPI
+        """What carries the numbers, from `connect_through` on."""
         self._connect = connect
         self._line = line
         self._leave = leave
@@ -78,6 +81,25 @@ class World:
                 self._communicator = self._connect()
                 self.tell(Joined())
             return self._communicator
+
+    def connect_through(self, communication: Communication, connect: Callable[[], "Communicator"]) -> None:
+        """Chooses another way to communicate, before the group is formed.
+
+        Args:
+            communication: The way.
+            connect: Forms the group over it.
+
+        Raises:
+            RuntimeError: the group has been formed.
+        """
+        with self._lock:
+            if self._communicator is not None:
+                raise RuntimeError(
+                    f"the ranks already talk over {self.communication.value}, too late for {communication.value}. "
+                    f"Set {environment.COMMUNICATION} before the script starts."
+                )
+            self.communication = communication
+            self._connect = connect
 
     @property
     def formed(self) -> bool:

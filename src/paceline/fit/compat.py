@@ -13,6 +13,7 @@ one, this file says which.
 | `TensorFlowTrainer._get_metrics_result_or_logs` | where `fit` and `evaluate` read metrics |
 | `backend.tensorflow.trainer.reduce_per_replica` | where `predict` puts the replicas' outputs together |
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
+| `BackupAndRestore._save_model`, `ModelCheckpoint._save_model` | where callbacks write their files |
 """
 
 from typing import Any
@@ -50,6 +51,8 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
         ),
     ),
     (trainer_module, ("reduce_per_replica", "TFEpochIterator")),
+    (keras.callbacks.BackupAndRestore, ("_save_model",)),
+    (keras.callbacks.ModelCheckpoint, ("_save_model",)),
 )
 
 

@@ -28,6 +28,7 @@ def _install(keras: ModuleType) -> None:
     _installed = True
     from paceline.fit import (
         building,
+        checkpoints,
         compat,
         epochs,
         gradients,
@@ -60,6 +61,9 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "fit", runs.started_together)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))
+    backup, checkpoint = keras.callbacks.BackupAndRestore, keras.callbacks.ModelCheckpoint
+    for callback, name in ((backup, "_save_model"), (backup, "on_train_end"), (checkpoint, "_save_model")):
+        _replace(callback, name, checkpoints.written_by_chief)
     _replace(compat.trainer_module, "reduce_per_replica", predictions.gathered)
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(compat.trainer_module.TFEpochIterator)
 

@@ -10,13 +10,14 @@ newer one, this is the only file to mend.
 | `distribute_lib.InputContext`, `ValueContext` | public as types, made by strategies only |
 | `resource_variable_ops.ResourceVariable` | a variable made past all creator scopes (the token of the collectives) |
 | `context.global_seed` | whether and how the script has seeded TensorFlow; asking the public way draws a number |
+| `context.context` | to give the runtime a cluster for TensorFlow's own collectives without TensorFlow's own strategy |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
 """
 
 try:
     from tensorflow.python.distribute.distribute_lib import ReplicaContext
     from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
-    from tensorflow.python.eager.context import global_seed
+    from tensorflow.python.eager.context import context, global_seed
     from tensorflow.python.framework.ops import get_default_graph
     from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 except ImportError as fault:
@@ -27,4 +28,4 @@ except ImportError as fault:
         f"({fault}). Install a TensorFlow that Paceline supports (2.17 to 2.21), or a newer Paceline."
     ) from fault
 
-__all__ = ["OneDeviceExtended", "ReplicaContext", "ResourceVariable", "get_default_graph", "global_seed"]
+__all__ = ["OneDeviceExtended", "ReplicaContext", "ResourceVariable", "context", "get_default_graph", "global_seed"]

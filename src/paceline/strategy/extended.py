@@ -13,8 +13,8 @@ import tensorflow as tf
 from paceline.comm.world import World
 from paceline.data.local_batches import local_batches
 from paceline.strategy import compat
-from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
+from paceline.strategy.world_collectives import graph_collectives_of
 
 
 class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a TensorFlow class, untyped
@@ -31,7 +31,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
     def __init__(self, container_strategy: Any, device: str, world: World, *, broadcast_new_variables: bool) -> None:
         super().__init__(container_strategy, device)
         self.world = world
-        self.collectives = GraphCollectives(world)
+        self.collectives = graph_collectives_of(world)
         self._broadcast_new_variables = broadcast_new_variables and world.size > 1
         self._step_rows: StepRows | None = None
 

@@ -1,54 +1,42 @@
-"""Collectives as operations of a TensorFlow graph.
+"""Collectives as operations of a TensorFlow graph, whatever carries the bytes.
 
-TensorFlow runs operations that do not depend on each other in any order, and `numpy_function`s know no order at all:
-two collectives of one graph would run in one order on rank 0 and in another on rank 1, and each would meet the wrong
-peer. So each takes its turn at a *token*, a variable:
-
-    read and write token ─► collective A ─► read and write token ─► collective B ─► …
-
-TensorFlow's automatic control dependencies keep operations on one variable in program order, through nested functions,
-conditionals and loops alike; a chain of control dependencies within one graph would end at its border.
+Two kinds: `bridged_collectives.py` leaves the graph and asks the world's communicator; `native_collectives.py` puts
+TensorFlow's own collective operations into it.
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from paceline.comm.communicator import Array, Reduction
+from paceline.comm.communicator import Reduction
 from paceline.comm.world import World
 from paceline.strategy.as_written import as_written
-from paceline.strategy.compat import ResourceVariable
+from paceline.strategy.turns import Turns
 
 
-class GraphCollectives:
+class GraphCollectives(ABC):
     """The world's collectives on tensors, eagerly or inside `tf.function`.
 
     All methods are collective in the sense of `Communicator`: every rank builds and runs the same calls in one order.
 
     Args:
-        world: Whose communicator carries the bytes. The group is formed when the first collective runs.
+        world: Who talks. The group is formed when the first collective runs, or is built.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._token: Any = None
+        self._turns = Turns()
 
     @as_written
     def all_reduce(self, tensors: Sequence[Any], reduction: Reduction = Reduction.SUM) -> list[Any]:
         """Combines each tensor over the ranks; shapes and dtypes as in, equal on all ranks."""
         tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        if self._world.size == 1:
+        if self._world.size == 1 or not tensors:
             return [tf.identity(tensor) for tensor in tensors]
-        results = self._run(
-            lambda *arrays: self._world.communicator.all_reduce(arrays, reduction),
-            tensors,
-            [tensor.dtype for tensor in tensors],
-        )
-        for result, tensor in zip(results, tensors, strict=True):
-            result.set_shape(tensor.shape)
-        return results
+        results = self._turns.in_turn(lambda: self._all_reduce(tensors, reduction))
+        return _with_shapes(results, [tensor.shape for tensor in tensors])
 
     @as_written
     def all_gather(self, tensor: Any) -> Any:
@@ -56,51 +44,34 @@ class GraphCollectives:
         tensor = tf.convert_to_tensor(tensor)
         if self._world.size == 1:
             return tf.identity(tensor)
-
-        def gather(array: Array) -> list[Array]:
-            return [np.concatenate(self._world.communicator.all_gather(array))]
-
-        [result] = self._run(gather, [tensor], [tensor.dtype])
-        result.set_shape(tf.TensorShape([None]).concatenate(tensor.shape[1:]))
+        results = self._turns.in_turn(lambda: [self._all_gather(tensor)])
+        [result] = _with_shapes(results, [tf.TensorShape([None]).concatenate(tensor.shape[1:])])
         return result
 
     @as_written
     def broadcast(self, tensors: Sequence[Any]) -> list[Any]:
         """The chief's tensors on every rank; shapes and dtypes equal on all ranks."""
         tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        if self._world.size == 1:
+        if self._world.size == 1 or not tensors:
             return [tf.identity(tensor) for tensor in tensors]
-        results = self._run(
-            lambda *arrays: self._world.communicator.broadcast(arrays),
-            tensors,
-            [tensor.dtype for tensor in tensors],
-        )
-        for result, tensor in zip(results, tensors, strict=True):
-            result.set_shape(tensor.shape)
-        return results
+        results = self._turns.in_turn(lambda: self._broadcast(tensors))
+        return _with_shapes(results, [tensor.shape for tensor in tensors])
 
-    def _run(self, call: Callable[..., list[Array]], tensors: list[Any], dtypes: list[Any]) -> list[Any]:
-        def guarded(*arrays: Array) -> list[Array]:
-            try:
-                return call(*arrays)
-            except BaseException as error:
-                self._world.fatal = self._world.fatal or error
-                raise
+    @abstractmethod
+    def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
+        """As `all_reduce`, in a world of several, for at least one tensor; in this process's turn."""
 
-        if tf.executing_eagerly():
-            return [tf.convert_to_tensor(array) for array in guarded(*[tensor.numpy() for tensor in tensors])]
-        with tf.device("/device:CPU:0"):
-            with tf.control_dependencies([self._take_turn()]):
-                results = tf.numpy_function(guarded, tensors, dtypes, stateful=True)
-            if not isinstance(results, list):
-                results = [results]
-            with tf.control_dependencies(results):
-                self._take_turn()
-        return results
+    @abstractmethod
+    def _all_gather(self, tensor: Any) -> Any:
+        """As `all_gather`, in a world of several; in this process's turn."""
 
-    def _take_turn(self) -> Any:
-        """Reads and writes the token, which orders everything around it."""
-        if self._token is None:
-            with tf.init_scope(), tf.device("/device:CPU:0"):
-                self._token = ResourceVariable(0, trainable=False, dtype=tf.int64, name="paceline_turn")
-        return self._token.assign_add(1, read_value=False)
+    @abstractmethod
+    def _broadcast(self, tensors: list[Any]) -> list[Any]:
+        """As `broadcast`, in a world of several, for at least one tensor; in this process's turn."""
+
+
+def _with_shapes(tensors: list[Any], shapes: Sequence[Any]) -> list[Any]:
+    """The tensors, which graphs now know the shapes of."""
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        tensor.set_shape(shape)
+    return tensors

@@ -14,6 +14,7 @@ from paceline.comm.departure import Departure
 from paceline.comm.world import World, current_world
 from paceline.errors import ConfigurationError
 from paceline.strategy.base import SynchronousStrategy, local_device
+from paceline.strategy.collective_runtime import refuse_by_hand
 from paceline.strategy.randomness import adopt_chiefs_randomness
 from paceline.strategy.versions import versions
 
@@ -81,6 +82,7 @@ def _world_of(cluster_resolver: Any) -> World:
             "TF_CONFIG makes this process a parameter server (task.type is 'ps'), but the script makes a "
             "MultiWorkerMirroredStrategy, which has none. Make it 'worker' or 'chief'."
         )
+    refuse_by_hand(os.environ)
     check_own_address(cluster.address_of(task))
     world = join_world(cluster, task, start_timeout_seconds(os.environ), versions(), departure)
     adopt_chiefs_randomness(world)

@@ -1,6 +1,7 @@
 """A process that should be several: replacing it with `paceline run` of the same command line."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -29,7 +30,7 @@ def relaunch_over(workers: int) -> NoReturn:
     command = [sys.executable, "-m", "paceline", "run", "--workers", str(workers), *target, *sys.argv[1:]]
     print(  # said to the user of a script, before any logging of theirs can be configured
         f"paceline: MirroredStrategy over {workers} devices: starting over as "
-        f"`paceline run --workers {workers} {' '.join([*target, *sys.argv[1:]])}`",
+        f"`paceline run --workers {workers} {shlex.join([*target, *sys.argv[1:]])}`",
         file=sys.stderr,
     )
     sys.stdout.flush()

@@ -1,0 +1,51 @@
+"""What carries the ranks' numbers to each other. Pure."""
+
+import enum
+from collections.abc import Mapping
+
+from paceline.cluster import environment
+from paceline.cluster.faults import FaultList, shown
+
+_CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+class Communication(enum.Enum):
+    """A way to communicate, by the word that users write."""
+
+    MPI = "mpi"
+    """MPI between hosts, shared memory on one: CPUs."""
+    RING = "ring"
+    """TensorFlow's own collectives over gRPC: CPUs; slower, for comparison and where MPI cannot run."""
+    NCCL = "nccl"
+    """TensorFlow's own collectives over NVIDIA's library: one GPU per rank."""
+
+
+def communication(variables: Mapping[str, str], num_gpus: int) -> Communication:
+    """How this rank communicates: as the user says, else NCCL where the rank was given a GPU of its own, else MPI.
+
+    Variables read: PACELINE_COMMUNICATION, CUDA_VISIBLE_DEVICES (set for each rank by the launcher; a rank without it
+    sees the GPUs of all the others, too).
+
+    Args:
+        variables: The environment.
+        num_gpus: How many GPUs this process can use.
+
+    >>> communication({"PACELINE_COMMUNICATION": "Ring"}, num_gpus=1)
+    <Communication.RING: 'ring'>
+    >>> communication({"CUDA_VISIBLE_DEVICES": "3"}, num_gpus=1), communication({}, num_gpus=0)
+    (<Communication.NCCL: 'nccl'>, <Communication.MPI: 'mpi'>)
+
+    Raises:
+        ConfigurationError: the user names something else.
+    """
+    text = variables.get(environment.COMMUNICATION, "").strip()
+    if not text:
+        has_its_own = num_gpus > 0 and variables.get(_CUDA_VISIBLE_DEVICES, "").strip() not in ("", "-1")
+        return Communication.NCCL if has_its_own else Communication.MPI
+    try:
+        return Communication(text.lower())
+    except ValueError:
+        faults = FaultList("the environment")
+        words = ", ".join(way.value for way in Communication)
+        faults.add(environment.COMMUNICATION, shown(text), f"one of {words}", "unset it to let Paceline choose")
+        raise faults.error() from None

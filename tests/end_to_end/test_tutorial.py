@@ -1,0 +1,35 @@
+"""TensorFlow's tutorial "Multi-worker training with Keras" runs as it is printed there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from programs import run_workers
+
+pytestmark = [pytest.mark.processes]
+
+TUTORIAL = Path(__file__).parent / "tutorial"
+
+
+@pytest.mark.parametrize("num_workers", [2, 4])
+def test_training_on_real_digits(tmp_path: Path, saved, num_workers: int) -> None:
+    ended = run_workers(num_workers, TUTORIAL / "main.py", tmp_path, "1", folder=tmp_path)
+    assert ended.code == 0, ended.output
+    ranks = [saved(tmp_path, "tutorial", rank) for rank in range(num_workers)]
+    assert ranks[0]["num_replicas"] == num_workers
+    assert ranks[0]["history_accuracy"][-1] > 0.1
+    assert ranks[0]["history_loss"][-1] < 2.3, "the loss of guessing"
+    for other in ranks[1:]:
+        for name, values in ranks[0].items():
+            np.testing.assert_array_equal(other[name], values, err_msg=name)
+    bars = [line for line in ended.output.splitlines() if "70/70" in line]
+    assert bars, ended.output
+    assert all(line.startswith("[0] ") for line in bars), "one progress bar, the chief's"
+
+
+def test_the_cells_on_saving(tmp_path: Path) -> None:
+    ended = run_workers(2, TUTORIAL / "saving.py", tmp_path, folder=tmp_path)
+    assert ended.code == 0, ended.output
+    assert ended.lines("[0] all cells ran")
+    assert ended.lines("[1] all cells ran")

@@ -1,0 +1,70 @@
+"""Importing Paceline is free, and its command answers at once."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from programs import run_python
+
+HEAVY = ("tensorflow", "keras", "mpi4py", "numpy")
+MAX_HELP_SECONDS = 0.4
+
+_REPORT = """
+import json, os, sys, threading
+environment, modules = dict(os.environ), set(sys.modules)
+{imports}
+print(json.dumps({{
+    "heavy": sorted(set({heavy!r}) & set(sys.modules)),
+    "environment": sorted(set(environment.items()) ^ set(os.environ.items())),
+    "threads": threading.active_count(),
+    "handlers": len(__import__("logging").getLogger("paceline").handlers),
+}}))
+"""
+_LIGHT_MODULES = """
+import importlib, pkgutil, paceline
+for package in ("cluster", "rendezvous", "observe", "launcher", "cli"):
+    package = importlib.import_module(f"paceline.{package}")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+"""
+_FREE = {"heavy": [], "environment": [], "threads": 1, "handlers": 0}
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        pytest.param("import paceline", id="the package"),
+        pytest.param("import paceline\npaceline.rank, paceline.launch, dir(paceline)", id="its light names"),
+        pytest.param(_LIGHT_MODULES, id="everything that knows no TensorFlow"),
+    ],
+)
+def test_importing_loads_nothing_heavy_and_changes_nothing(tmp_path: Path, imports: str) -> None:
+    ended = run_python("-c", _REPORT.format(imports=imports, heavy=HEAVY), folder=tmp_path, limit_seconds=30)
+    assert ended.code == 0, ended.output
+    assert json.loads(ended.output.splitlines()[-1]) == _FREE
+
+
+def test_asking_where_this_process_stands_loads_nothing_heavy(tmp_path: Path) -> None:
+    imports = "import paceline\nassert paceline.rank() == 0"
+    ended = run_python("-c", _REPORT.format(imports=imports, heavy=HEAVY), folder=tmp_path, limit_seconds=30)
+    assert json.loads(ended.output)["heavy"] == []
+
+
+def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path) -> None:
+    ended = run_python("-c", "import paceline; paceline.MirorredStrategy", folder=tmp_path, limit_seconds=30)
+    assert ended.code == 1
+    assert "no attribute 'MirorredStrategy'" in ended.output
+    assert "MirroredStrategy, " in ended.output
+
+
+def test_help_answers_at_once(tmp_path: Path) -> None:
+    seconds = []
+    for _ in range(5):
+        began = time.perf_counter()
+        ended = run_python("-m", "paceline", "--help", folder=tmp_path, limit_seconds=30)
+        seconds.append(time.perf_counter() - began)
+        assert ended.code == 0
+        assert "run" in ended.output
+    assert min(seconds) < MAX_HELP_SECONDS, seconds

@@ -1,0 +1,120 @@
+"""Imports point down the layers of docs/architecture.md, and heavy or private packages stay where they may be."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import paceline
+
+ROOT = Path(paceline.__file__).parent
+
+GROUND = ("errors", "importing", "cluster", "rendezvous", "observe")
+"""Each may import those before it."""
+
+WORKER_SIDE = (*GROUND, "comm", "data", "strategy", "fit", "bootstrap")
+LAUNCHER_SIDE = (*GROUND, "launcher", "cli")
+
+MAY_IMPORT: dict[str, set[str]] = {
+    **{package: set(WORKER_SIDE[:index]) for index, package in enumerate(WORKER_SIDE)},
+    **{package: set(LAUNCHER_SIDE[:index]) for index, package in enumerate(LAUNCHER_SIDE)},
+    # Files of the top level, each with a place of its own.
+    "place": {"comm"},
+    "launching": set(),
+    "__init__": {"place", "launching", "strategy", "fit"},
+    "__main__": {"cli"},
+}
+MAY_IMPORT["bootstrap"] |= {"place", "launching"}
+
+LIGHT = (*GROUND, "launcher", "cli", "place", "launching", "__init__", "__main__")
+"""They start in milliseconds: none of the packages below, wherever in the file."""
+
+HEAVY = {"tensorflow", "keras", "mpi4py", "numpy"}
+PRIVATE = {"tensorflow.python": "strategy/compat.py", "keras.src": "fit/compat.py"}
+LIBRARIES = {
+    "typer": ("cli",),
+    "rich": ("cli", "launcher"),
+    "psutil": ("cluster", "launcher"),
+    "cloudpickle": ("launching", "bootstrap"),
+}
+"""Which packages may use which library."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, and where."""
+
+    file: str
+    package: str
+    line: int
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def _imports() -> Iterator[Import]:
+    for path in sorted(ROOT.rglob("*.py")):
+        relative = path.relative_to(ROOT)
+        package = relative.parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            for module in _modules(node):
+                yield Import(str(relative), package, node.lineno, module)
+
+
+def _modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "relative imports hide the layer"
+        assert node.module is not None
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+IMPORTS = tuple(_imports())
+
+
+def _is_within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def test_every_package_has_its_layer() -> None:
+    assert {one.package for one in IMPORTS} <= MAY_IMPORT.keys()
+
+
+def test_imports_point_down() -> None:
+    upward = [
+        str(one)
+        for one in IMPORTS
+        if _is_within(one.module, "paceline")
+        and (target := one.module.split(".")[1]) != one.package
+        and target not in MAY_IMPORT[one.package]
+    ]
+    assert not upward
+
+
+def test_the_two_sides_never_import_each_other() -> None:
+    worker_side, launcher_side = set(WORKER_SIDE) - set(GROUND), set(LAUNCHER_SIDE) - set(GROUND)
+    for side, other in ((worker_side, launcher_side), (launcher_side, worker_side)):
+        for package in side:
+            assert not MAY_IMPORT[package] & other, "the table above contradicts itself"
+
+
+@pytest.mark.parametrize("heavy", sorted(HEAVY))
+def test_light_packages_load_nothing_heavy(heavy: str) -> None:
+    assert not [str(one) for one in IMPORTS if one.package in LIGHT and _is_within(one.module, heavy)]
+
+
+@pytest.mark.parametrize("private", sorted(PRIVATE))
+def test_private_names_are_in_one_file(private: str) -> None:
+    elsewhere = [str(one) for one in IMPORTS if _is_within(one.module, private) and one.file != PRIVATE[private]]
+    assert not elsewhere
+
+
+@pytest.mark.parametrize("library", sorted(LIBRARIES))
+def test_libraries_stay_where_they_belong(library: str) -> None:
+    allowed = LIBRARIES[library]
+    assert not [str(one) for one in IMPORTS if _is_within(one.module, library) and one.package not in allowed]
