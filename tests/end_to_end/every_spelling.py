@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import distribute
 from tensorflow.compat.v2.distribute import MultiWorkerMirroredStrategy
-from training import dataset, flat, model_and_compile, save, train
+from training import dataset, flat, model_and_compile, one_batch, save, train
 
 DIRECTORY = sys.argv[1]
 RANK = int(os.environ["PACELINE_RANK"])
@@ -32,7 +32,13 @@ drawn = {
 }
 save(DIRECTORY, "drawn", RANK, drawn)
 
-save(DIRECTORY, "no_strategy", RANK, train())  # before a strategy is named: such a script has none
+# Before any strategy is named: so far this is a script without one.
+save(DIRECTORY, "no_strategy", RANK, train())
+keras.utils.set_random_seed(100 + RANK)  # each rank differently, as scripts do that mean well
+model = model_and_compile()
+model.optimizer.learning_rate = 0.0
+model.fit(*one_batch(), verbose=0)
+save(DIRECTORY, "initial_weights_without_strategy", RANK, {"weights": flat(model)})
 
 CollectiveOptions = tf.distribute.experimental.CommunicationOptions
 Implementation = tf.distribute.experimental.CommunicationImplementation
@@ -96,7 +102,6 @@ with strategy.scope():
 model.fit(data_made_early, epochs=1, verbose=0)
 save(DIRECTORY, "data_made_early", RANK, {"weights": flat(model)})
 
-# Each rank seeds itself differently, as scripts do that mean well: the chief's initial weights are everybody's.
 keras.utils.set_random_seed(100 + RANK)
 with strategy.scope():
     model = model_and_compile()
@@ -117,3 +122,8 @@ for step in (lonely_step, tf.function(lonely_step)):
     except RuntimeError as refused:
         told.append(str(refused))
 save(DIRECTORY, "lonely_step", RANK, {"told": told})
+
+# A model made outside the scope of the strategy that the script names is that rank's own affair.
+outside = model_and_compile()
+outside.fit(*one_batch(), verbose=0)
+assert not outside.distribute_strategy.num_replicas_in_sync > 1

@@ -28,7 +28,7 @@ def _assert_two_workers(ended: Ended, command: str) -> None:
 def test_a_script_with_arguments(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(_SCRIPT)
     ended = run_python("train.py", "--epochs", "3 and more", folder=tmp_path)
-    _assert_two_workers(ended, "train.py --epochs '3 and more'")
+    _assert_two_workers(ended, f"{tmp_path}/train.py --epochs '3 and more'")
 
 
 def test_a_module_of_a_package(tmp_path: Path) -> None:

@@ -77,11 +77,17 @@ def test_data_made_before_the_strategy_serve_it(job, saved) -> None:
     np.testing.assert_array_equal(weights[0], weights[1])
 
 
-def test_initial_weights_are_the_chiefs_however_ranks_are_seeded(job, saved, one_worker) -> None:
+@pytest.mark.parametrize("name", ["initial_weights", "initial_weights_without_strategy"])
+def test_initial_weights_are_the_chiefs_however_ranks_are_seeded(job, saved, one_worker, name: str) -> None:
     for rank in range(2):
-        np.testing.assert_array_equal(
-            saved(job[0], "initial_weights", rank)["weights"], one_worker("initial_weights")["weights"]
-        )
+        weights = saved(job[0], name, rank)["weights"]
+        np.testing.assert_array_equal(weights, one_worker("initial_weights")["weights"])
+
+
+def test_a_model_made_outside_the_scope_is_told_to_train_alone(job) -> None:
+    told = [line for line in job[1].output.splitlines() if "built outside strategy.scope()" in line]
+    assert len(told) == 1
+    assert told[0].startswith("[0] ")
 
 
 def test_fit_returns_right_after_its_last_step(job, saved) -> None:
@@ -97,3 +103,12 @@ def test_an_optimizer_step_of_one_rank_alone_is_refused_with_the_fix(job, saved)
         for text in told:
             assert "strategy.run(step" in text
             assert "model.fit" in text
+
+
+def test_without_the_drop_in_a_script_that_names_no_strategy_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("from training import train\ntrain()\nprint('came to its end')\n")
+    variables = {"PYTHONPATH": str(SCRIPT.parent)}
+    ended = run_workers(2, "--no-drop-in", "plain.py", folder=tmp_path, variables=variables)
+    assert ended.code == 1
+    assert "came to its end" not in ended.output
+    assert "Leave --no-drop-in out" in ended.output

@@ -17,7 +17,8 @@ _KEPT_BUFFERS = 4
 _POOLED_FROM_BYTES = 128 << 10
 """Below, the system's allocator is as fast."""
 
-_REFERENCES_WHEN_FREE = sys.getrefcount([object()][0])
+_ONLY_LISTED = [object()]
+_REFERENCES_WHEN_FREE = sys.getrefcount(_ONLY_LISTED[0])
 """The pool's list, and what this interpreter counts for the question itself."""
 
 

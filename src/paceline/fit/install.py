@@ -43,19 +43,19 @@ def _install(keras: ModuleType) -> None:
 
     compat.check()
     loss = compat.loss_module
-    _replace(loss, "scale_loss_for_distribution", losses.scaled)
-    _replace(loss, "unscale_loss_for_distribution", losses.unscaled)
-    _replace(loss, "reduce_values", losses.reduced)
-    _replace(loss, "apply_mask", losses.masked)
+    _replace_in_graphs(loss, "scale_loss_for_distribution", losses.scaled)
+    _replace_in_graphs(loss, "unscale_loss_for_distribution", losses.unscaled)
+    _replace_in_graphs(loss, "reduce_values", losses.reduced)
+    _replace_in_graphs(loss, "apply_mask", losses.masked)
     for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
-        _replace(optimizer, "apply", gradients.applied)
-    _replace(compat.BaseOptimizer, "build", gradients.built)
+        _replace_in_graphs(optimizer, "apply", gradients.applied)
+    _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     trainer = compat.TensorFlowTrainer
     _replace(trainer, "__init__", strategies.initialised)
     _replace(trainer, "_get_metrics_result_or_logs", metrics.combined)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
-    _replace(trainer, "compute_loss", means.marked_as_share)
-    _replace(keras.metrics.Mean, "update_state", means.weighed_by_rows)
+    _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
+    _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         _replace(trainer, name, single_batches.on_local_rows)
     _replace(trainer, "fit", runs.started_together)
@@ -64,13 +64,18 @@ def _install(keras: ModuleType) -> None:
     backup, checkpoint = keras.callbacks.BackupAndRestore, keras.callbacks.ModelCheckpoint
     for callback, name in ((backup, "_save_model"), (backup, "on_train_end"), (checkpoint, "_save_model")):
         _replace(callback, name, checkpoints.written_by_chief)
-    _replace(compat.trainer_module, "reduce_per_replica", predictions.gathered)
+    _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.gathered)
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(compat.trainer_module.TFEpochIterator)
 
 
 def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     """Puts `wrap(original)` in the original's place, under its name and documentation."""
+    original = getattr(owner, name)
+    setattr(owner, name, functools.wraps(original)(wrap(original)))
+
+
+def _replace_in_graphs(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """As `_replace`, for what users' `tf.function`s reach: AutoGraph leaves it alone, as it does Keras's own."""
     from paceline.strategy.as_written import as_written
 
-    original = getattr(owner, name)
-    setattr(owner, name, functools.wraps(original)(as_written(wrap(original))))
+    _replace(owner, name, lambda original: as_written(wrap(original)))

@@ -12,7 +12,7 @@ from programs import Program, run_python, start_python
 
 pytestmark = [pytest.mark.processes]
 
-SCRIPT = Path(__file__).with_name("by_hand.py")
+SCRIPT = Path(__file__).with_name("started_by_hand.py")
 RELATIVE = 1e-9
 MAX_SECONDS_AFTER_A_FAILURE = 5.0
 

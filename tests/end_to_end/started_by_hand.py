@@ -1,4 +1,4 @@
-"""python by_hand.py DIRECTORY INDEX HOW: one of two processes that nobody launches, as the tutorials teach.
+"""python started_by_hand.py DIRECTORY INDEX HOW: one of two processes that nobody launches, as the tutorials teach.
 
 HOW: "environment" (TF_CONFIG is set), "own" (a chief and a worker; the script itself writes TF_CONFIG) or "failing"
 (as environment; index 1 then raises while index 0 trains on).
