@@ -44,9 +44,7 @@ def launch(
         RuntimeError: a worker failed; its traceback has been printed.
     """
     with tempfile.TemporaryDirectory(prefix="paceline-launch-") as directory:
-        Path(directory, FUNCTION_FILE).write_bytes(
-            cloudpickle.dumps((function, tuple(args), dict(kwargs or {})))
-        )
+        Path(directory, FUNCTION_FILE).write_bytes(cloudpickle.dumps((function, tuple(args), dict(kwargs or {}))))
         command = [sys.executable, "-m", "paceline", "run", "--workers", str(workers), *options]
         code = _relayed([*command, "-m", "paceline.bootstrap.function", directory])
         if code != 0:

@@ -49,9 +49,7 @@ def local_batches(
     return dataset
 
 
-def _with_local_rows(
-    dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None
-) -> Any:
+def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None) -> Any:
     def local_rows(index: Any, element: Any) -> Any:
         dependencies = [] if log is None else [log.note(index, element, steps)]
         with tf.control_dependencies(dependencies):
