@@ -52,9 +52,7 @@ def peer_python(name: str) -> str | None:
     return str(python)
 
 
-def run_job(
-    command: Sequence[str], ranks: int = 1, environment: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def run_job(command: Sequence[str], ranks: int = 1, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Runs `command`, which writes a JSON object to the file named by BENCH_RESULT, and returns the object."""
     with tempfile.TemporaryDirectory() as directory:
         result = Path(directory, "result.json")
@@ -74,9 +72,7 @@ def run_job(
         return json.loads(result.read_text())
 
 
-def run_ranks(
-    command: Sequence[str], ranks: int, variables_of: Callable[[int], Mapping[str, str]]
-) -> dict[str, Any]:
+def run_ranks(command: Sequence[str], ranks: int, variables_of: Callable[[int], Mapping[str, str]]) -> dict[str, Any]:
     """Starts `ranks` processes of `command` by hand, each on a core of its own; rank 0 writes BENCH_RESULT."""
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as directory:
@@ -121,10 +117,6 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(str(row[column])) for row in [headers, *rows]) for column in range(len(headers))]
 
     def line(cells: Sequence[str]) -> str:
-        return (
-            "| "
-            + " | ".join(str(cell).ljust(width) for cell, width in zip(cells, widths, strict=True))
-            + " |"
-        )
+        return "| " + " | ".join(str(cell).ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
 
     return "\n".join([line(headers), line(["-" * width for width in widths]), *map(line, rows)])

@@ -61,12 +61,7 @@ def main() -> None:
                 for size, milliseconds in by_size.items():
                     rounds.setdefault(name, {}).setdefault(size, []).append(milliseconds)
         print(f"round {round_ + 1}/{options.repeats}", flush=True)
-    report(
-        {
-            name: {int(size): harness.Figure.of(v) for size, v in sizes.items()}
-            for name, sizes in rounds.items()
-        }
-    )
+    report({name: {int(size): harness.Figure.of(v) for size, v in sizes.items()} for name, sizes in rounds.items()})
 
 
 def report(figures: dict[str, dict[int, Any]]) -> None:

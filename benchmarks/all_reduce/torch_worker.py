@@ -21,5 +21,7 @@ for size in json.loads(sys.argv[1]):
         dist.all_reduce(value)
         times.append(time.perf_counter() - begin)
     result[str(size)] = sorted(times)[len(times) // 2] * 1e3
+dist.barrier()
 if dist.get_rank() == 0:
     Path(os.environ["BENCH_RESULT"]).write_text(json.dumps(result))
+dist.destroy_process_group()

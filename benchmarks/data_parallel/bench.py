@@ -81,13 +81,9 @@ def report(results: dict[str, list[dict[str, Any]]]) -> None:
     returns = harness.Figure.of([one["fit_returns_after_s"] for one in results["cnn paceline"]])
     print()
     print(
-        harness.table(
-            ["variant", "step in ms: median (spread)"], [[name, str(step)] for name, step in steps.items()]
-        )
+        harness.table(["variant", "step in ms: median (spread)"], [[name, str(step)] for name, step in steps.items()])
     )
-    print(
-        f"\nraw MPI all-reduce of the CNN's gradient: {raw} ms; fit returns {returns} s after its last step\n"
-    )
+    print(f"\nraw MPI all-reduce of the CNN's gradient: {raw} ms; fit returns {returns} s after its last step\n")
     overhead = steps["cnn paceline"].median - steps["cnn barrier"].median
     efficiency = steps["cnn barrier"].median / steps["cnn paceline"].median
     rows = [

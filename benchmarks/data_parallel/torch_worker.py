@@ -47,3 +47,4 @@ dist.barrier()
 if rank == 0:
     result = {"step_ms": float(np.median(np.diff(times)[WARM_UP_STEPS + 5 :]) * 1e3)}
     Path(os.environ["BENCH_RESULT"]).write_text(json.dumps(result))
+dist.destroy_process_group()

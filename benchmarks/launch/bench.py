@@ -34,11 +34,7 @@ def main() -> None:
         for name, command in VARIANTS.items():
             rounds[name].append(seconds(command))
     figures = {name: harness.Figure.of(values) for name, values in rounds.items()}
-    print(
-        harness.table(
-            ["command", "seconds: median (spread)"], [[name, str(f)] for name, f in figures.items()]
-        )
-    )
+    print(harness.table(["command", "seconds: median (spread)"], [[name, str(f)] for name, f in figures.items()]))
     alone, two = (figures[name].median for name in VARIANTS)
     print(f"\nover the worker alone: {two - alone:.2f} s (target ≤ 0.5)")
 

@@ -13,6 +13,4 @@ def test_the_order_of_types_does_not_count() -> None:
 
 
 def test_the_order_of_addresses_counts() -> None:
-    assert canonical_bytes(ClusterSpec({"worker": (A, B)})) != canonical_bytes(
-        ClusterSpec({"worker": (B, A)})
-    )
+    assert canonical_bytes(ClusterSpec({"worker": (A, B)})) != canonical_bytes(ClusterSpec({"worker": (B, A)}))

@@ -75,9 +75,7 @@ def test_names_another_process_that_holds_the_port(patience: None) -> None:
         try:
             assert holder.stdout is not None
             port = int(holder.stdout.readline())
-            with pytest.raises(
-                ConfigurationError, match=rf"taken by process {holder.pid} \(.+\); if that is another"
-            ):
+            with pytest.raises(ConfigurationError, match=rf"taken by process {holder.pid} \(.+\); if that is another"):
                 check_own_address(Address("127.0.0.1", port))
         finally:
             holder.kill()
@@ -116,9 +114,7 @@ def test_an_address_of_another_machine_is_doubted_not_refused(caplog: pytest.Log
     assert "task.index" in record.message
 
 
-def test_an_unknown_name_is_doubted_not_refused(
-    unknown_names: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unknown_name_is_doubted_not_refused(unknown_names: None, caplog: pytest.LogCaptureFixture) -> None:
     (port,) = free_ports(1)
     check_own_address(Address("worker-o", port))
     assert 'the host "worker-o" does not resolve (Name or service not known)' in caplog.text
@@ -165,12 +161,8 @@ def test_a_silent_name_server_and_a_slow_process_table_are_not_waited_for(
 
 
 def test_a_port_that_needs_privileges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        own_address._Endpoint, "bind_error", lambda _, port: errno.EACCES if port == 80 else 0
-    )
-    with pytest.raises(
-        ConfigurationError, match="opening port 80 needs privileges; give its task a port from 1024"
-    ):
+    monkeypatch.setattr(own_address._Endpoint, "bind_error", lambda _, port: errno.EACCES if port == 80 else 0)
+    with pytest.raises(ConfigurationError, match="opening port 80 needs privileges; give its task a port from 1024"):
         check_own_address(Address("127.0.0.1", 80))
 
 

@@ -318,9 +318,7 @@ BAD = [
         "a port from 1 to 65535",
         'add the port: "b:2222"',
     ),
-    Bad(
-        "empty port", tf_config({"worker": ["a:"]}), "cluster.worker[0]", '"a:"', "a port from 1", '"a:2222"'
-    ),
+    Bad("empty port", tf_config({"worker": ["a:"]}), "cluster.worker[0]", '"a:"', "a port from 1", '"a:2222"'),
     Bad(
         "port a word",
         tf_config({"worker": ["a:http"]}),
@@ -603,16 +601,12 @@ def test_of_very_many_faults_it_tells_the_first_ones_in_time() -> None:
     assert len(lines) == 22
 
 
-@pytest.mark.parametrize(
-    "text", [None, "", "  \n", "{}", '{"environment": "cloud"}', '{"cluster": {}, "task": {}}']
-)
+@pytest.mark.parametrize("text", [None, "", "  \n", "{}", '{"environment": "cloud"}', '{"cluster": {}, "task": {}}'])
 def test_without_a_cluster_and_a_task_there_is_no_job(text: str | None) -> None:
     assert read_tf_config({} if text is None else {"TF_CONFIG": text}) is None
 
 
-@pytest.mark.parametrize(
-    "text", ['{"task": {"type": "worker", "index": 0}}', '{"cluster": {"worker": ["a:1"]}}', "[]"]
-)
+@pytest.mark.parametrize("text", ['{"task": {"type": "worker", "index": 0}}', '{"cluster": {"worker": ["a:1"]}}', "[]"])
 def test_half_a_job_is_a_fault(text: str) -> None:
     with pytest.raises(ConfigurationError):
         read_tf_config({"TF_CONFIG": text})
@@ -631,7 +625,5 @@ def test_the_check_needs_no_tensorflow() -> None:
         " paceline.cluster.local, paceline.cluster.free_ports\n"
         "print(sorted({'tensorflow', 'keras', 'mpi4py', 'numpy'} & set(sys.modules)))"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert ran.stdout.strip() == "[]"

@@ -27,9 +27,7 @@ def jobs(draw: st.DrawFn) -> tuple[ClusterSpec, Task]:
     if draw(st.booleans()):
         cluster["chief"] = (unique.pop(),)
     split = draw(st.integers(0 if cluster else 1, max(len(unique), 0)))
-    cluster |= {
-        type_: tuple(part) for type_, part in (("worker", unique[:split]), ("ps", unique[split:])) if part
-    }
+    cluster |= {type_: tuple(part) for type_, part in (("worker", unique[:split]), ("ps", unique[split:])) if part}
     tasks = [Task(type_, index) for type_, part in cluster.items() for index in range(len(part))]
     return ClusterSpec(cluster), draw(st.sampled_from([*tasks, Task("evaluator", 0)]))
 
@@ -42,9 +40,7 @@ json_values = st.recursive(
     | st.floats()
     | st.text(st.characters())
     | st.sampled_from(["a:1", "worker"]),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5) | words, inner, max_size=4)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5) | words, inner, max_size=4),
     max_leaves=12,
 )
 

@@ -17,15 +17,17 @@ def _read(dataset: tf.data.Dataset, rank: int, *, epochs: int = 1, steps: int | 
     log = FingerprintLog()
     local = local_batches(dataset, rank, 2, log=log, steps_per_epoch=steps)
     for _ in range(epochs):
+        log.begin_iterator()
         for _ in local.take(6):
             pass
     return log
 
 
-def _compare(logs: Sequence[FingerprintLog]) -> None:
+def _compare(logs: Sequence[FingerprintLog], epoch: int = 0) -> None:
     group = thread_group(len(logs))
     with concurrent.futures.ThreadPoolExecutor(len(logs)) as threads:
-        for done in [threads.submit(compare, *pair) for pair in zip(logs, group, strict=True)]:
+        calls = [threads.submit(compare, log, epoch, own) for log, own in zip(logs, group, strict=True)]
+        for done in calls:
             done.result(timeout=30)
 
 
@@ -35,16 +37,18 @@ def _numbers(rows: int = 12) -> tf.data.Dataset:
 
 def test_ranks_note_the_same_for_the_same_data() -> None:
     logs = [_read(_numbers(), rank) for rank in range(2)]
-    assert logs[0].newest() == logs[1].newest()
-    assert len(logs[0].newest()) == 1
+    assert logs[0].of_epoch(0) is not None
+    assert logs[0].of_epoch(0) == logs[1].of_epoch(0)
     _compare(logs)
 
 
 def test_only_the_first_batch_of_each_epoch_is_noted() -> None:
-    assert len(_read(_numbers(), 0, epochs=3).newest()) == 3
+    once = _read(_numbers(), 0)
+    assert once.of_epoch(0) is not None
+    assert once.of_epoch(1) is None
     repeated = _read(_numbers().repeat(2), 0, steps=3)
-    assert len(repeated.newest()) == 2
-    assert repeated.newest()[0][1] == repeated.newest()[1][1], "both epochs begin with the same batch"
+    assert repeated.of_epoch(0) == repeated.of_epoch(1), "both epochs begin with the same batch"
+    assert repeated.of_epoch(2) is None
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,7 @@ def test_only_the_first_batch_of_each_epoch_is_noted() -> None:
     ],
 )
 def test_other_data_differ(other) -> None:
-    assert _read(_numbers(), 0).newest() != _read(other(_numbers()), 0).newest()
+    assert _read(_numbers(), 0).of_epoch(0) != _read(other(_numbers()), 0).of_epoch(0)
 
 
 def test_a_difference_names_the_ranks_and_the_usual_causes() -> None:
@@ -69,14 +73,28 @@ def test_a_difference_names_the_ranks_and_the_usual_causes() -> None:
 
 
 def test_a_rank_that_reads_ahead_is_no_difference() -> None:
-    _compare([_read(_numbers(), 0, epochs=2), _read(_numbers(), 1, epochs=3)])
+    """An iterator given up after `validation_steps` may have noted the next epoch on one rank and not on another.
+
+    Paired by order, all later notes were one off, and a correct job was stopped.
+    """
+    data = _numbers(rows=48)
+    logs = []
+    for rank, ahead in ((0, 3), (1, 4)):
+        log = FingerprintLog()
+        local = local_batches(data, rank, 2, log=log, steps_per_epoch=3)
+        for _ in range(3):
+            log.begin_iterator()
+            for _, _ in zip(range(ahead), local, strict=False):
+                pass
+        logs.append(log)
+    _compare(logs)
 
 
 def test_a_late_difference_is_found_among_many_epochs() -> None:
     logs = [_read(_numbers(), rank, epochs=12) for rank in range(2)]
-    assert len(logs[0].newest()) < 12, "old notes are dropped"
     _compare(logs)
     for log, data in zip(logs, (_numbers(), _numbers().skip(1)), strict=True):
+        log.begin_iterator()
         for _ in local_batches(data, 0, 2, log=log):
             pass
     with pytest.raises(DesynchronizedError):

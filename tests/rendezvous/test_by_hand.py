@@ -53,10 +53,7 @@ def test_an_absent_rank_is_named_on_every_present_one(job, addresses, absent):
         assert f"rank {absent} at {host}:{port}: connection refused" in rank.errors()
         waiting = [line for line in rank.errors().splitlines() if line.startswith("paceline: rank ")]
         assert len(waiting) == 1
-        assert (
-            f"waits for 1 of 3: rank {absent} at {host}:{port} (connection refused: not started?)"
-            in waiting[0]
-        )
+        assert f"waits for 1 of 3: rank {absent} at {host}:{port} (connection refused: not started?)" in waiting[0]
 
 
 def test_an_unknown_host_name(job, addresses):
@@ -181,9 +178,7 @@ def test_a_watchdog_that_is_killed_ends_the_others(job, addresses, killed):
     os.kill(joined[killed]["watchdog"], signal.SIGKILL)
     survivors = [rank for index, rank in enumerate(ranks) if index != killed]
     assert [rank.wait(5) for rank in survivors] == [-signal.SIGTERM] * 2
-    assert all(
-        f"because rank {killed} (" in rank.errors() and "is gone" in rank.errors() for rank in survivors
-    )
+    assert all(f"because rank {killed} (" in rank.errors() and "is gone" in rank.errors() for rank in survivors)
 
 
 @pytest.mark.slow
@@ -212,9 +207,7 @@ def test_a_failure_is_told_with_its_exception(job, addresses):
     ranks[1].process.stdin.write(b"\n")
     assert [ranks[0].wait(5), ranks[1].wait(5)] == [-signal.SIGTERM, 1]
     host, port = addresses[1]
-    expected = (
-        f"rank 0 (a) ends, because rank 1 (b, {host}:{port}) failed: ZeroDivisionError: division by zero"
-    )
+    expected = f"rank 0 (a) ends, because rank 1 (b, {host}:{port}) failed: ZeroDivisionError: division by zero"
     assert ranks[0].errors() == f"paceline: {expected}\n"
     assert ranks[1].errors() == ""
 

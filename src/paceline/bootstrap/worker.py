@@ -5,15 +5,18 @@ prepare ─► script ─┬─ came to its end ─► tell, meet the others, le
                                          MPI_Finalize would hang, since they wait in a collective for this rank
 """
 
+import atexit
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
 from paceline.bootstrap.communication import arrange_communication
 from paceline.bootstrap.cores import bind_to_cores
 from paceline.bootstrap.drop_in import serve_distribute_names
+from paceline.bootstrap.open_files import flush_open_files
 from paceline.bootstrap.script import run_script
 from paceline.comm.world import World, current_world
 from paceline.data.seeds import agree_seeds
@@ -33,17 +36,26 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
     world = current_world()
     log_with_rank(world.rank, world.size)
     agree_seeds(world.identity.seed)
+    pid = os.getpid()
     try:
         arrange_communication(world, os.environ)
         serve_distribute_names(os.environ)
         run_script(arguments)
-    except SystemExit as leaving:
-        if leaving.code not in (None, 0):
-            _leave_failed(world, leaving)
-    except KeyboardInterrupt:
-        _flush()
-        os._exit(_EXIT_INTERRUPTED)
     except BaseException as error:
+        if os.getpid() != pid:
+            _leave_child(None if isinstance(error, SystemExit) and error.code in (None, 0) else error)
+        _leave_after(world, error)
+    if os.getpid() != pid:
+        _leave_child(None)
+    _leave(world)
+
+
+def _leave_after(world: World, error: BaseException) -> NoReturn:
+    """Leaves as `error`, which ended the script, asks for."""
+    if isinstance(error, KeyboardInterrupt):
+        flush_open_files()
+        os._exit(_EXIT_INTERRUPTED)
+    if not isinstance(error, SystemExit) or error.code not in (None, 0):
         _leave_failed(world, error)
     _leave(world)
 
@@ -51,15 +63,12 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
 def _leave(world: World) -> NoReturn:
     """In order: exit handlers and threads of the script first, then the group."""
     try:
-        import atexit
-        import threading
-
         threading._shutdown()  # type: ignore[attr-defined]  # joins the script's threads, as the interpreter would
         atexit._run_exitfuncs()
         world.finish()
     except BaseException as error:
         _leave_failed(world, error)
-    _flush()
+    flush_open_files()
     # TensorFlow's and MPI's destructors have nothing left to do and can take seconds, or crash.
     os._exit(0)
 
@@ -68,7 +77,18 @@ def _leave_failed(world: World, error: BaseException) -> NoReturn:
     report = describe(error, world.fatal)
     _flush()
     world.fail(report)
+    with contextlib.suppress(BaseException):  # the script's last words; the agent ends one that does not come to an end
+        atexit._run_exitfuncs()
+    flush_open_files()
     os._exit(report.exit_code)
+
+
+def _leave_child(error: BaseException | None) -> NoReturn:
+    """The end of a process that the script has forked: it is no rank, and owes the group nothing."""
+    if error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+    flush_open_files()
+    os._exit(0 if error is None else describe(error, None).exit_code)
 
 
 def _flush() -> None:

@@ -10,9 +10,7 @@ from collections import Counter
 
 from paceline.cluster.faults import FaultList, shown
 
-EXAMPLE_VALUE = (
-    '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
-)
+EXAMPLE_VALUE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 """A whole TF_CONFIG, for messages."""
 
 _EXAMPLE = f"TF_CONFIG='{EXAMPLE_VALUE}'"

@@ -99,9 +99,7 @@ def _doubt(host: str, found: Sequence[_Endpoint] | OSError | None) -> str:
         return f'the host "{host}" did not resolve in {RESOLVE_LIMIT_SECONDS} s'
     if isinstance(found, OSError):
         return f'the host "{host}" does not resolve ({found.strerror or found})'
-    return (
-        f'the host "{host}" is no address of this machine ({", ".join(endpoint.host for endpoint in found)})'
-    )
+    return f'the host "{host}" is no address of this machine ({", ".join(endpoint.host for endpoint in found)})'
 
 
 def _taken(address: Address) -> str:

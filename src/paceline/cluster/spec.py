@@ -50,9 +50,7 @@ class ClusterSpec:
     def training_tasks(self) -> tuple[Task, ...]:
         """The tasks that have a rank, in rank order."""
         return tuple(
-            Task(type_, index)
-            for type_ in (CHIEF, WORKER)
-            for index in range(len(self.addresses.get(type_, ())))
+            Task(type_, index) for type_ in (CHIEF, WORKER) for index in range(len(self.addresses.get(type_, ())))
         )
 
     @property
@@ -68,9 +66,7 @@ class ClusterSpec:
         """
         if task not in self.training_tasks:
             known = ", ".join(map(str, self.training_tasks)) or "none"
-            raise ValueError(
-                f"{task} has no rank; expected one of the training tasks of this cluster: {known}"
-            )
+            raise ValueError(f"{task} has no rank; expected one of the training tasks of this cluster: {known}")
         return self.training_tasks.index(task)
 
     def address_of(self, task: Task) -> Address:

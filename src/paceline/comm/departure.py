@@ -4,6 +4,7 @@ import atexit
 import os
 import sys
 from types import TracebackType
+from typing import NoReturn
 
 from paceline.comm.world import World
 from paceline.errors import ConfigurationError, DesynchronizedError, StartTimeoutError
@@ -29,20 +30,34 @@ class Departure:
     def watch(self) -> None:
         """Begins to watch; once per process."""
         sys.excepthook = self._on_exception
+        sys.exit = self._exit  # an exception hook is not told of SystemExit
         atexit.register(self._on_exit)
+
+    def _exit(self, status: "str | int | None" = None, /) -> NoReturn:
+        """`sys.exit`, which with a status other than 0 is a failure that the group must learn of."""
+        leaving = SystemExit(status)
+        if status not in (None, 0) and self.world is not None:
+            self._fail(leaving, self.world)
+        raise leaving
+
+    def _fail(self, error: BaseException, world: World) -> None:
+        report = describe(error, world.fatal)
+        self._failed_with = report.exit_code
+        world.fail(report)
 
     def _on_exception(self, type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, (ConfigurationError, StartTimeoutError, DesynchronizedError)):
             print(f"paceline: {error}", file=sys.stderr)  # the interpreter's own last words, in its place
+            self._failed_with = describe(error, None).exit_code
         else:
             self._previous_hook(type_, error, trace)
-        report = describe(error, None if self.world is None else self.world.fatal)
-        self._failed_with = report.exit_code
         if self.world is not None:
-            self.world.fail(report)
+            self._fail(error, self.world)
 
     def _on_exit(self) -> None:
         if self._failed_with is not None:
+            atexit.unregister(self._on_exit)
+            atexit._run_exitfuncs()  # those of the script that were registered before
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(self._failed_with)

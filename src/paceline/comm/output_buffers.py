@@ -14,6 +14,7 @@ from paceline.comm.communicator import Array
 from paceline.comm.rounds import ALIGNMENT_BYTES, aligned
 
 _KEPT_BUFFERS = 4
+_KEPT_SIZES = 16
 _POOLED_FROM_BYTES = 128 << 10
 """Below, the system's allocator is as fast."""
 
@@ -43,6 +44,8 @@ class OutputBuffers:
         return results
 
     def _take(self, total_bytes: int) -> Array:
+        if total_bytes not in self._free_or_used and len(self._free_or_used) >= _KEPT_SIZES:
+            self._free_or_used.clear()  # sizes that keep changing: memory in use lives on with its users
         pool = self._free_or_used.setdefault(total_bytes, [])
         for position in range(len(pool)):
             if sys.getrefcount(pool[position]) == _REFERENCES_WHEN_FREE:

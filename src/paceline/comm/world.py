@@ -145,11 +145,24 @@ def _connect_alone() -> "Communicator":
     return SoloCommunicator()
 
 
+def _refuse_to_connect() -> "Communicator":
+    raise RuntimeError(
+        "this process was started by a worker of `paceline run`, not by `paceline run` itself: it is no rank of the "
+        "job and cannot talk to the others. Train in the worker's own process, or start the program "
+        f"without the variables {environment.RANK} and its siblings."
+    )
+
+
 def _launched(identity: WorkerIdentity) -> World:
+    # Out of the environment: a program that the script starts is no rank, and its descriptors have other meanings.
+    agent_fd = os.environ.pop(environment.AGENT_FD, None)
+    pmi_fd = os.environ.pop(environment.PMI_FD, None)
     if identity.world_size == 1:
         connect = _connect_alone
+    elif pmi_fd is None:
+        connect = _refuse_to_connect
     else:
-        wiring = MpiWiring(int(os.environ[environment.PMI_FD]), identity.rank, identity.world_size)
+        wiring = MpiWiring(int(pmi_fd), identity.rank, identity.world_size)
         wiring.arm()
 
         def connect() -> "Communicator":
@@ -159,9 +172,7 @@ def _launched(identity: WorkerIdentity) -> World:
 
             return start_mpi(wiring)
 
-    line = None
-    if environment.AGENT_FD in os.environ:
-        line = WatcherLine(socket.socket(fileno=int(os.environ[environment.AGENT_FD])))
+    line = None if agent_fd is None else WatcherLine(socket.socket(fileno=int(agent_fd)))
     return World(identity, connect, line, place=read_tf_config(os.environ))
 
 

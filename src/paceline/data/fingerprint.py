@@ -19,24 +19,32 @@ _KEPT_NOTES = 8
 
 
 class FingerprintLog:
-    """The fingerprints that one dataset has noted, in order."""
+    """The fingerprints that one dataset has noted: one for each epoch of each iterator over it.
+
+    They are found by number, not by order: a rank that reads ahead may have noted an epoch that never comes.
+    """
 
     def __init__(self) -> None:
-        self._notes: list[int] = []
-        self._first_number = 0
+        self._iterator = 0
+        self._notes: dict[tuple[int, int], int] = {}
+
+    def begin_iterator(self) -> None:
+        """A new iterator over the dataset is about to be made."""
+        self._iterator += 1
 
     def note(self, index: Any, element: Any, steps_per_epoch: int | None) -> Any:
         """An operation that notes `element`'s fingerprint if `index` (int64 scalar) begins an epoch."""
         leaves = [leaf for leaf in tf.nest.flatten(element, expand_composites=True) if tf.is_tensor(leaf)]
+        epoch = tf.zeros_like(index) if steps_per_epoch is None else index // steps_per_epoch
         position = index if steps_per_epoch is None else index % steps_per_epoch
 
         def take() -> Any:
             # Stateless for TensorFlow: a stateful function would forbid saving the iterator's position.
-            return tf.numpy_function(self._take, leaves, tf.int64, stateful=False)
+            return tf.numpy_function(self._take, [epoch, *leaves], tf.int64, stateful=False)
 
         return tf.cond(tf.equal(position, 0), take, lambda: tf.constant(0, tf.int64))
 
-    def _take(self, *leaves: Any) -> np.int64:
+    def _take(self, epoch: Any, *leaves: Any) -> np.int64:
         digest = hashlib.blake2b(digest_size=7)
         for leaf in leaves:
             array = np.asarray(leaf)
@@ -46,32 +54,26 @@ class FingerprintLog:
             else:
                 digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:_HASHED_BYTES].data)
         value = np.int64(int.from_bytes(digest.digest(), "little"))
-        self._notes.append(int(value))
+        self._notes[self._iterator, int(epoch)] = int(value)
+        while len(self._notes) > _KEPT_NOTES:
+            del self._notes[next(iter(self._notes))]
         return value
 
-    def newest(self) -> list[tuple[int, int]]:
-        """(number, fingerprint) of the newest notes; a rank that reads ahead may have more than another."""
-        surplus = len(self._notes) - _KEPT_NOTES
-        if surplus > 0:
-            del self._notes[:surplus]
-            self._first_number += surplus
-        return [(self._first_number + offset, value) for offset, value in enumerate(list(self._notes))]
+    def of_epoch(self, epoch: int) -> int | None:
+        """The fingerprint of this epoch (from 0) of the newest iterator; None if it was not noted."""
+        return self._notes.get((self._iterator, epoch))
 
 
-def compare(log: FingerprintLog, communicator: Communicator) -> None:
-    """Compares the newest fingerprints over ranks. Collective.
+def compare(log: FingerprintLog, epoch: int, communicator: Communicator) -> None:
+    """Compares the fingerprints of an epoch of the newest iterator over ranks. Collective.
 
     Raises:
         DesynchronizedError: some rank read another batch; names the ranks and the usual causes.
     """
-    notes = np.array(log.newest(), np.int64).reshape(-1, 2)
-    everyones = [dict(map(tuple, part.tolist())) for part in communicator.all_gather(notes)]
-    chiefs = everyones[0]
-    different = [
-        rank
-        for rank, theirs in enumerate(everyones)
-        if any(chiefs[number] != theirs[number] for number in chiefs.keys() & theirs.keys())
-    ]
+    own = log.of_epoch(epoch)
+    everyones = communicator.all_gather(np.array([[own is not None, own or 0]], np.int64))
+    chief_noted, chiefs = everyones[0][0]
+    different = [rank for rank, [[noted, theirs]] in enumerate(everyones) if noted and chief_noted and theirs != chiefs]
     if different:
         raise DesynchronizedError(
             f"the ranks do not read the same data: the first global batch of an epoch on rank(s) "

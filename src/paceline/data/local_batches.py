@@ -40,13 +40,22 @@ def local_batches(
         A `tf.data.Dataset` of the same structure. A dataset that already is one of local batches is returned as it
         is, so `fit` may be given what `experimental_distribute_dataset` returned.
     """
-    if getattr(dataset, _MARK, False):
+    if is_local(dataset):
         return dataset
     if size > 1:
         dataset = _with_local_rows(dataset, rank, size, log, steps_per_epoch)
-    dataset = dataset.with_options(_options(dataset, size))
+    return mark_as_local(dataset.with_options(_options(dataset, size)))
+
+
+def mark_as_local(dataset: Any) -> Any:
+    """`dataset`, remembered to hold this rank's rows already."""
     setattr(dataset, _MARK, True)
     return dataset
+
+
+def is_local(dataset: Any) -> bool:
+    """Whether `dataset` is known to hold this rank's rows already."""
+    return bool(getattr(dataset, _MARK, False))
 
 
 def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None) -> Any:

@@ -10,6 +10,7 @@ one, this file says which.
 | `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
 | `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
 | `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |
+| `TensorFlowTrainer._make_function` | where a step becomes a trainer's |
 | `TensorFlowTrainer._get_metrics_result_or_logs` | where `fit` and `evaluate` read metrics |
 | `backend.tensorflow.trainer.reduce_per_replica` | where `predict` puts the replicas' outputs together |
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
@@ -46,6 +47,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
             "fit",
             "_maybe_symbolic_build",
             "_symbolic_build",
+            "_make_function",
             "_get_metrics_result_or_logs",
             "distribute_strategy",
         ),

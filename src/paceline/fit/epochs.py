@@ -3,7 +3,7 @@
 from typing import Any
 
 from paceline.data.fingerprint import FingerprintLog, compare
-from paceline.data.local_batches import local_batches
+from paceline.data.local_batches import is_local, local_batches, mark_as_local
 from paceline.strategy.base import SynchronousStrategy
 
 _COMPARED_AFTER_STEPS = 1
@@ -20,9 +20,20 @@ def epoch_iterator_class(keras_class: Any) -> Any:
         """Steps through one epoch of this rank's batches."""
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+            self._given = kwargs.get("x", args[0] if args else None)
+            self._epoch_of_iterator = 0
+            self._is_fresh = True
+            self._steps_given = 0
             super().__init__(_Distributor(distribute_strategy, self), *args, **kwargs)
             self._distribute_strategy = distribute_strategy
-            self._steps_given = 0
+
+        def _get_iterator(self) -> Any:
+            # Keras asks whenever it makes a new iterator over the dataset.
+            self._is_fresh = True
+            log = getattr(self, "_fingerprints", None)
+            if log is not None:
+                log.begin_iterator()
+            return super()._get_iterator()
 
         def __iter__(self) -> Any:
             self._steps_given = 0
@@ -43,8 +54,10 @@ def epoch_iterator_class(keras_class: Any) -> Any:
         def _compare(self) -> None:
             strategy = self._distribute_strategy
             log = getattr(self, "_fingerprints", None)
+            self._epoch_of_iterator = 0 if self._is_fresh else self._epoch_of_iterator + 1
+            self._is_fresh = False
             if log is not None and isinstance(strategy, SynchronousStrategy):
-                compare(log, strategy.world.communicator)
+                compare(log, self._epoch_of_iterator, strategy.world.communicator)
 
     return PacelineEpochIterator
 
@@ -60,7 +73,10 @@ class _Distributor:
         if not isinstance(self._strategy, SynchronousStrategy):
             return self._strategy.experimental_distribute_dataset(dataset)
         world = self._strategy.world
-        if world.size > 1:
+        if is_local(self._iterator._given):
+            # Keras may have mapped what it was given (class weights); the rows are this rank's all the same.
+            dataset = mark_as_local(dataset)
+        elif world.size > 1:
             self._iterator._fingerprints = FingerprintLog()
         return local_batches(
             dataset,

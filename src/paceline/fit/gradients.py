@@ -18,6 +18,7 @@ from paceline.comm.world import current_world
 from paceline.fit.replica import current_replica
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import GraphCollectives
+from paceline.strategy.replica_context import StepRows
 
 Function = Callable[..., Any]
 
@@ -47,7 +48,10 @@ def applied(keras_apply: Function) -> Function:
             return keras_apply(self, grads, trainable_variables)
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
-        gradients = _summed_over_ranks(list(grads), replica.strategy.extended.collectives)
+        gradients = list(grads)
+        if replica.rows.known and replica.rows.of_trainer and not replica.rows.loss_is_share:
+            gradients = _weighed_by_rows(gradients, replica.rows)
+        gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives)
         replica.gradients_are_reduced = True
         try:
             return keras_apply(self, gradients, trainable_variables)
@@ -55,6 +59,26 @@ def applied(keras_apply: Function) -> Function:
             replica.gradients_are_reduced = False
 
     return apply
+
+
+def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
+    """The gradients of a loss that a user's own `train_step` has averaged over this rank's rows.
+
+    No Keras loss took part, so nothing has turned the local mean into a share of the global one: without this, the sum
+    over ranks would be N times too large. In custom loops TensorFlow's rule stays: there the user divides.
+    """
+
+    def share_of(values: Any) -> Any:
+        local, total = rows.counts(values.dtype)
+        # No NaN: the mean over a rank without rows is not a number, and counts nothing.
+        return tf.math.multiply_no_nan(values, tf.math.divide_no_nan(local, total))
+
+    def weighed(gradient: Any) -> Any:
+        if isinstance(gradient, tf.IndexedSlices):
+            return tf.IndexedSlices(share_of(gradient.values), gradient.indices, gradient.dense_shape)
+        return None if gradient is None else share_of(tf.convert_to_tensor(gradient))
+
+    return [weighed(gradient) for gradient in gradients]
 
 
 def _summed_over_ranks(gradients: list[Any], collectives: GraphCollectives) -> list[Any]:

@@ -38,6 +38,7 @@ def _install(keras: ModuleType) -> None:
         predictions,
         runs,
         single_batches,
+        steps,
         strategies,
     )
 
@@ -54,6 +55,7 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "__init__", strategies.initialised)
     _replace(trainer, "_get_metrics_result_or_logs", metrics.combined)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
+    _replace(trainer, "_make_function", steps.marked_as_trainers)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
     _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):

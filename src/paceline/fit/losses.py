@@ -28,6 +28,7 @@ def scaled(keras_scale: Function) -> Function:
         replica = current_batch_replica()
         if replica is None:
             return keras_scale(value)
+        replica.rows.loss_is_share = True
         value = tf.convert_to_tensor(value)
         local, total = replica.rows.counts(value.dtype)
         return value * tf.math.divide_no_nan(local, total)
@@ -57,6 +58,8 @@ def reduced(keras_reduce: Function) -> Function:
             # Keras leaves values alone whose shape says that they are empty; a rank without rows contributes zero.
             return tf.reduce_sum(values)
         replica = current_replica()
+        if replica is not None and reduction in ("sum", "mean_with_sample_weight"):
+            replica.rows.loss_is_share = True
         if replica is None or reduction != "mean_with_sample_weight" or sample_weight is None or values.shape.rank == 0:
             return keras_reduce(values, sample_weight, reduction)
         total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))

@@ -242,9 +242,7 @@ class Watchdog:
 def main(arguments: list[str]) -> None:
     """Serves the worker that started this process; `arguments` are the two inherited descriptors."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # its life is its worker's; a terminal or a scheduler signals both
+        signal.signal(number, signal.SIG_IGN)  # its life is its worker's; a terminal or a scheduler signals both
     line, pmi = (socket.socket(fileno=int(descriptor)) for descriptor in arguments)
     order = _read_order(line)
     if order is None:

@@ -20,7 +20,8 @@ def describe(error: BaseException, kept: BaseException | None) -> Failed:
     """
     cause = kept if kept is not None else error
     if isinstance(error, SystemExit):
-        code = error.code if isinstance(error.code, int) else 1
+        # As the shell sees it: sys.exit(-1) is 255; and a code that it would see as 0 is a failure all the same.
+        code = (error.code & 0xFF) or 1 if isinstance(error.code, int) else 1
         return Failed(exception=f"sys.exit({error.code!r})", traceback="", exit_code=code)
     if isinstance(error, KeyboardInterrupt):
         return Failed(exception="interrupted", traceback="", exit_code=_EXIT_INTERRUPTED)

@@ -36,9 +36,7 @@ class Chief(Party):
         deliver: Takes what the group tells rank 0.
     """
 
-    def __init__(
-        self, loop: Loop, order: Order, listener: Listener, probes: Probes, deliver: Deliver
-    ) -> None:
+    def __init__(self, loop: Loop, order: Order, listener: Listener, probes: Probes, deliver: Deliver) -> None:
         self._loop = loop
         self._listener = listener
         self._probes = probes
@@ -90,9 +88,7 @@ class Chief(Party):
             return
         rank = first.rank
         self._members[rank] = connection
-        connection.attach(
-            lambda received: self._hear(rank, received), lambda reason: self._lose(rank, reason)
-        )
+        connection.attach(lambda received: self._hear(rank, received), lambda reason: self._lose(rank, reason))
         self._carry_out(self._group.admit(first, self._loop.now()))
 
     def _hear(self, rank: int, received: Mapping[str, object]) -> None:

@@ -45,9 +45,7 @@ class UnreachableError(Exception):
         self.reason = reason
 
 
-def dial(
-    address: Address, key: bytes, patience_seconds: float
-) -> tuple[socket.socket, FrameSplitter, Identity]:
+def dial(address: Address, key: bytes, patience_seconds: float) -> tuple[socket.socket, FrameSplitter, Identity]:
     """A connection to the process of this job that listens at `address`, who it is, and what it already sent.
 
     Blocks for at most `patience_seconds` per address that the name has, plus as much for the handshake, plus

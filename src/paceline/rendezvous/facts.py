@@ -34,8 +34,7 @@ def version_differences(rank: int, facts: Facts, chief: Facts) -> tuple[str, ...
     """
     names = dict.fromkeys((*chief.versions, *facts.versions))
     return tuple(
-        f"{name} is {facts.versions.get(name, 'absent')} on rank {rank}, "
-        f"{chief.versions.get(name, 'absent')} on rank 0"
+        f"{name} is {facts.versions.get(name, 'absent')} on rank {rank}, {chief.versions.get(name, 'absent')} on rank 0"
         for name in names
         if facts.versions.get(name) != chief.versions.get(name)
     )

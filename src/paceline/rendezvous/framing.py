@@ -24,9 +24,7 @@ def frame(message: Mapping[str, object]) -> bytes:
     """
     body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
     if len(body) > MAX_FRAME_BYTES:
-        raise ValueError(
-            f"a message of {len(body)} bytes is longer than the {MAX_FRAME_BYTES} that a frame holds"
-        )
+        raise ValueError(f"a message of {len(body)} bytes is longer than the {MAX_FRAME_BYTES} that a frame holds")
     return len(body).to_bytes(_LENGTH_BYTES) + body
 
 

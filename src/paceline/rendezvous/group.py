@@ -68,9 +68,7 @@ class Group:
         now: The time; all times are seconds of one clock.
     """
 
-    def __init__(
-        self, *, addresses: tuple[str, ...], chief: Join, job_id: str, generation: int, now: float
-    ) -> None:
+    def __init__(self, *, addresses: tuple[str, ...], chief: Join, job_id: str, generation: int, now: float) -> None:
         self._addresses = addresses
         self._chief = chief
         self._job_id = job_id

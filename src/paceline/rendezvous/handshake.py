@@ -109,9 +109,7 @@ def _proof(key: bytes, role: str, initiator_nonce: bytes, responder_nonce: bytes
 
 def _proves(message: Mapping[str, object], expected: str) -> bool:
     received = message.get("proof", "")
-    return isinstance(received, str) and hmac.compare_digest(
-        received.encode(errors="replace"), expected.encode()
-    )
+    return isinstance(received, str) and hmac.compare_digest(received.encode(errors="replace"), expected.encode())
 
 
 def _nonce_of(message: Mapping[str, object]) -> bytes:

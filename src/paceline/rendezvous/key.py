@@ -54,7 +54,5 @@ def _secret(path: Path) -> bytes:
             f"`chmod 600 {path}`."
         )
     if not content:
-        raise ConfigurationError(
-            f"{environment.SECRET_FILE}: {str(path)!r} is empty. Expected the job's secret."
-        )
+        raise ConfigurationError(f"{environment.SECRET_FILE}: {str(path)!r} is empty. Expected the job's secret.")
     return content

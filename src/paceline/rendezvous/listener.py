@@ -172,9 +172,7 @@ def _listen(address: Address) -> socket.socket:
     if address.host == "::1":
         return socket.create_server((address.host, address.port), family=socket.AF_INET6, backlog=_BACKLOG)
     try:
-        return socket.create_server(
-            ("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG
-        )
+        return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
     except (OSError, ValueError) as fault:
         if isinstance(fault, OSError) and fault.errno in (errno.EADDRINUSE, errno.EACCES):
             raise

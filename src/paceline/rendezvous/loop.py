@@ -89,9 +89,7 @@ class Loop:
         for key, events in self._selector.select(patience):
             if self._stopped:
                 return
-            if (
-                self._selector.get_map().get(key.fileobj) is key
-            ):  # a callback before this one may have forgotten it
+            if self._selector.get_map().get(key.fileobj) is key:  # a callback before this one may have forgotten it
                 key.data(bool(events & selectors.EVENT_READ), bool(events & selectors.EVENT_WRITE))
         while self._posted and not self._stopped:
             self._posted.popleft()()

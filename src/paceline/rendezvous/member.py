@@ -47,9 +47,7 @@ class Member(Party):
         deliver: Takes what the group tells this rank.
     """
 
-    def __init__(
-        self, loop: Loop, order: Order, listener: Listener, patience_seconds: float, deliver: Deliver
-    ) -> None:
+    def __init__(self, loop: Loop, order: Order, listener: Listener, patience_seconds: float, deliver: Deliver) -> None:
         self._loop = loop
         self._order = order
         self._listener = listener

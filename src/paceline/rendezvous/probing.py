@@ -20,9 +20,7 @@ class Probes:
         patience_seconds: How long one probe may take.
     """
 
-    def __init__(
-        self, loop: Loop, addresses: tuple[Address, ...], key: bytes, patience_seconds: float
-    ) -> None:
+    def __init__(self, loop: Loop, addresses: tuple[Address, ...], key: bytes, patience_seconds: float) -> None:
         self._loop = loop
         self._addresses = addresses
         self._key = key
@@ -33,11 +31,7 @@ class Probes:
 
     def tick(self, missing: tuple[int, ...]) -> None:
         """Starts what is due among the `missing` ranks, those first that have waited longest."""
-        idle = [
-            rank
-            for rank in missing
-            if rank not in self._running and self._due.get(rank, 0.0) <= self._loop.now()
-        ]
+        idle = [rank for rank in missing if rank not in self._running and self._due.get(rank, 0.0) <= self._loop.now()]
         idle.sort(key=lambda rank: self._due.get(rank, 0.0))
         for rank in idle[: MAX_PROBES_AT_A_TIME - len(self._running)]:
             self._running.add(rank)

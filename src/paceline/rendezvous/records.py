@@ -48,9 +48,7 @@ def from_object(type_: type[Record], received: Mapping[str, object]) -> Record:
     hints = get_type_hints(type_)
     if hints.keys() != received.keys():
         raise ValueError(f"{type_.__name__} has the fields {sorted(hints)}, received {sorted(received)[:20]}")
-    return type_(
-        **{name: _checked(hint, received[name], f"{type_.__name__}.{name}") for name, hint in hints.items()}
-    )
+    return type_(**{name: _checked(hint, received[name], f"{type_.__name__}.{name}") for name, hint in hints.items()})
 
 
 def _refuse_constant(name: str) -> float:
@@ -69,9 +67,7 @@ def _checked(expected: Any, value: object, where: str) -> object:
         return tuple(_checked(get_args(expected)[0], item, where) for item in value)
     if get_origin(expected) is dict and isinstance(value, dict):
         key_type, value_type = get_args(expected)
-        return {
-            _checked(key_type, key, where): _checked(value_type, item, where) for key, item in value.items()
-        }
+        return {_checked(key_type, key, where): _checked(value_type, item, where) for key, item in value.items()}
     if is_dataclass(expected) and isinstance(expected, type) and isinstance(value, dict):
         return from_object(expected, value)
     if expected is float and type(value) is int and abs(value) < 1 << 53:

@@ -31,9 +31,7 @@ def waiting_line(rank: int, world_size: int, waiting: Waiting) -> str:
 
 def timeout_message(order: Order, timed_out: TimedOut) -> str:
     """Why the rank of `order` gives up, with each missing rank, its address and the reason."""
-    named = "".join(
-        f"\n  rank {one.rank} at {one.address}: {one_line(one.reason)}" for one in timed_out.missing
-    )
+    named = "".join(f"\n  rank {one.rank} at {one.address}: {one_line(one.reason)}" for one in timed_out.missing)
     note = f"\n({one_line(timed_out.note)}.)" if timed_out.note else ""
     return (
         f"the group did not form in time (start timeout of rank {order.rank}: "

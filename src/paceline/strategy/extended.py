@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import World
-from paceline.data.local_batches import local_batches
+from paceline.data.local_batches import local_batches, mark_as_local
 from paceline.strategy import compat
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 from paceline.strategy.world_collectives import graph_collectives_of
@@ -104,13 +104,12 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def _distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any) -> Any:
         del options
-        return dataset_fn(
-            tf.distribute.InputContext(
-                num_input_pipelines=self.world.size,
-                input_pipeline_id=self.world.rank,
-                num_replicas_in_sync=self.world.size,
-            )
+        context = tf.distribute.InputContext(
+            num_input_pipelines=self.world.size,
+            input_pipeline_id=self.world.rank,
+            num_replicas_in_sync=self.world.size,
         )
+        return mark_as_local(dataset_fn(context))
 
     def _experimental_distribute_values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         return value_fn(

@@ -31,6 +31,10 @@ class StepRows:
         self._local = local
         self._collectives = collectives
         self._global_by_graph: list[tuple[Any, Any]] = []
+        self.of_trainer = False
+        """Whether the step is a Keras trainer's, not one of a custom loop."""
+        self.loss_is_share = False
+        """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
 
     @property
     def known(self) -> bool:

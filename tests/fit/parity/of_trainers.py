@@ -101,6 +101,40 @@ def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
     return result
 
 
+class OwnLoss(keras.Model):
+    """A step that averages by itself, like the autoencoder of Keras's guides: no Keras loss takes part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = layers.Dense(8)
+        self.tracker = keras.metrics.Mean(name="loss")
+
+    def call(self, inputs: Any) -> Any:
+        return self.decoder(inputs)
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.tracker]
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            difference = self(data) - tf.sin(data)
+            loss = keras.ops.mean(keras.ops.sum(difference**2, axis=1))
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        self.tracker.update_state(loss)
+        return {"loss": self.tracker.result()}
+
+
+@job(worlds=(2, 3))
+def own_loss_that_no_keras_loss_scales() -> dict[str, Any]:
+    x, _ = table(49)
+    model = OwnLoss()
+    model.compile(optimizer=optimizers.SGD(0.1))
+    history = model.fit(tf.data.Dataset.from_tensor_slices(x).batch(BATCH), epochs=3, verbose=0).history
+    return {"model": model, "history": history}
+
+
 @job(worlds=(2,))
 def three_fits_of_two_models() -> dict[str, Any]:
     first, second = dense_model(), dense_model()

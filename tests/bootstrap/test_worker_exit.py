@@ -1,0 +1,58 @@
+"""A worker ends like Python: everything written that the interpreter would have written, and its exit code."""
+
+from pathlib import Path
+
+import pytest
+
+from programs import run_workers
+
+pytestmark = pytest.mark.processes
+
+
+def _run(folder: Path, text: str) -> int:
+    script = folder / "script.py"
+    script.write_text(text)
+    return run_workers(1, script, folder=folder, limit_seconds=30).code
+
+
+def test_files_left_open_are_written(tmp_path: Path) -> None:
+    assert _run(tmp_path, "kept = open('left.csv', 'w'); kept.write('1,2')") == 0
+    assert (tmp_path / "left.csv").read_text() == "1,2"
+
+
+def test_files_and_exit_handlers_of_a_script_that_fails(tmp_path: Path) -> None:
+    code = _run(
+        tmp_path,
+        "import atexit\nkept = open('left.csv', 'w'); kept.write('1,2')\n"
+        "atexit.register(lambda: open('handler', 'w').close())\n1 / 0\n",
+    )
+    assert code == 1
+    assert (tmp_path / "left.csv").read_text() == "1,2"
+    assert (tmp_path / "handler").exists()
+
+
+@pytest.mark.parametrize(("status", "code"), [("0", 0), ("None", 0), ("3", 3), ("-1", 255), ("256", 1), ("'text'", 1)])
+def test_sys_exit_gives_the_shells_code(tmp_path: Path, status: str, code: int) -> None:
+    assert _run(tmp_path, f"import sys\nsys.exit({status})") == code
+
+
+def test_a_forked_child_is_no_rank(tmp_path: Path) -> None:
+    """It ran the rank's own end: it told the agent that the rank had finished."""
+    text = (
+        "import os, sys\npid = os.fork()\n"
+        "if pid == 0:\n    print('child', flush=True); sys.exit(7)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7\n"
+        "open('parent', 'w').close()\n"
+    )
+    assert _run(tmp_path, text) == 0
+    assert (tmp_path / "parent").exists()
+
+
+def test_a_program_that_the_script_starts_may_ask_for_its_rank(tmp_path: Path) -> None:
+    """It inherited the numbers of descriptors that were not its own, and died of it."""
+    text = (
+        "import subprocess, sys, paceline\n"
+        "assert paceline.is_chief()\n"
+        "subprocess.run([sys.executable, '-c', 'import paceline; assert paceline.rank() == 0'], check=True)\n"
+    )
+    assert _run(tmp_path, text) == 0
