@@ -19,5 +19,5 @@ def local_rank() -> int:
 
 
 def is_chief() -> bool:
-    """Whether this process is the chief (rank 0), the one that writes files."""
+    """Whether this process is the chief (rank 0), the one that should write files."""
     return current_world().rank == 0

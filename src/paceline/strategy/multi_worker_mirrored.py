@@ -34,8 +34,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
     Args:
         cluster_resolver: A `tf.distribute.cluster_resolver.ClusterResolver` to use in place of TF_CONFIG.
-        communication_options: A `tf.distribute.experimental.CommunicationOptions`. Accepted for compatibility: on
-            CPUs Paceline talks through MPI and shared memory, whatever implementation is named.
+        communication_options: A `tf.distribute.experimental.CommunicationOptions`. Accepted for compatibility:
+            PACELINE_COMMUNICATION (mpi, ring, nccl) chooses how ranks talk; on CPUs MPI and shared memory.
 
     Raises:
         ConfigurationError: TF_CONFIG is wrong; the message names every fault.
