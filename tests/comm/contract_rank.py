@@ -30,8 +30,9 @@ _HARD_DEADLINE_SECONDS = 240
 
 
 def windows() -> Communicator:
+    pmi_fd = int(os.environ[environment.PMI_FD])  # the world takes it out of the environment
     world = current_world()
-    wiring = MpiWiring(int(os.environ[environment.PMI_FD]), world.rank, world.size)
+    wiring = MpiWiring(pmi_fd, world.rank, world.size)
     wiring.arm()  # also in a world of one, which would be a `SoloCommunicator`
     return start_mpi(wiring)
 
