@@ -17,21 +17,27 @@ KERAS_BAR = Path(__file__).parent / "keras_progress_bar.bin"
 BAR = "━" * 20
 
 SCRIPT = f"""
-import os, sys, time
+import fcntl, os, struct, termios, time
+
+def until_read():
+    # Lines of two pipes come in the order in which the agent reads them.
+    while struct.unpack("i", fcntl.ioctl(1, termios.FIONREAD, bytes(4)))[0]:
+        time.sleep(0.001)
+
 data = open({str(KERAS_BAR)!r}, "rb").read()
 middle = data.index(b"4/5") - 5
 if os.environ["PACELINE_RANK"] == "0":
     os.write(1, data[:middle])
+    until_read()
     open("bar", "w").close()
     while not os.path.exists("said"):
         time.sleep(0.01)
-    time.sleep(0.2)
     os.write(1, data[middle:])
 else:
     while not os.path.exists("bar"):
         time.sleep(0.01)
-    time.sleep(0.2)
     print("a line from rank 1", flush=True)
+    until_read()
     open("said", "w").close()
 """
 """Rank 1 speaks while the chief's bar stands at step 3 of 5."""
