@@ -15,7 +15,7 @@ import paceline
 from paceline.comm.world import current_world
 
 SIZES = json.loads(sys.argv[1])
-CHAINED = 10
+CHAINED = 50
 
 
 def median_ms(call: Callable[[], object], repeats: int) -> float:

@@ -7,7 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.comm.communicator import Array, Reduction
+from paceline.comm.world import World
 from paceline.strategy.graph_collectives import GraphCollectives
+from paceline.strategy.python_calls import PythonCall
 
 
 class BridgedCollectives(GraphCollectives):
@@ -17,31 +19,39 @@ class BridgedCollectives(GraphCollectives):
         world: Whose communicator carries the bytes. The group is formed when the first collective runs.
     """
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._reductions = {
+            reduction: self._guarded(lambda *arrays, by=reduction: world.communicator.all_reduce(arrays, by))
+            for reduction in Reduction
+        }
+        self._gathering = self._guarded(lambda array: [np.concatenate(world.communicator.all_gather(array))])
+        self._broadcasting = self._guarded(lambda *arrays: world.communicator.broadcast(arrays))
+
     def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
-        return self._call(lambda *arrays: self._world.communicator.all_reduce(arrays, reduction), tensors)
+        return self._reductions[reduction](tensors)
 
     def _all_gather(self, tensor: Any) -> Any:
-        def gather(array: Array) -> list[Array]:
-            return [np.concatenate(self._world.communicator.all_gather(array))]
-
-        [result] = self._call(gather, [tensor])
-        return result
+        return self._gathering([tensor])[0]
 
     def _broadcast(self, tensors: list[Any]) -> list[Any]:
-        return self._call(lambda *arrays: self._world.communicator.broadcast(arrays), tensors)
+        return self._broadcasting(tensors)
 
-    def _call(self, call: Callable[..., list[Array]], tensors: list[Any]) -> list[Any]:
-        """`call` on the tensors' arrays; it returns one array for each, of the same dtype."""
+    def _guarded(self, function: Callable[..., list[Array]]) -> Callable[[list[Any]], list[Any]]:
+        """From tensors to tensors of the same dtypes, by way of `function` on arrays, eagerly or in a graph."""
 
         def guarded(*arrays: Array) -> list[Array]:
             try:
-                return call(*arrays)
+                return function(*arrays)
             except BaseException as error:
                 self._world.fatal = self._world.fatal or error
                 raise
 
-        if tf.executing_eagerly():
-            return [tf.convert_to_tensor(array) for array in guarded(*[tensor.numpy() for tensor in tensors])]
-        with tf.device("/device:CPU:0"):
-            results = tf.numpy_function(guarded, tensors, [tensor.dtype for tensor in tensors], stateful=True)
-        return results if isinstance(results, list) else [results]
+        call = PythonCall(guarded)
+
+        def on_tensors(tensors: list[Any]) -> list[Any]:
+            if tf.executing_eagerly():
+                return [tf.convert_to_tensor(array) for array in guarded(*[tensor.numpy() for tensor in tensors])]
+            return call.in_graph(tensors)
+
+        return on_tensors

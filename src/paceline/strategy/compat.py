@@ -11,6 +11,7 @@ newer one, this is the only file to mend.
 | `resource_variable_ops.ResourceVariable` | a variable made past all creator scopes (the token of the collectives) |
 | `context.global_seed` | whether and how the script has seeded TensorFlow; asking the public way draws a number |
 | `context.context` | to give the runtime a cluster for TensorFlow's own collectives without TensorFlow's own strategy |
+| `script_ops.EagerFunc`, `._py_funcs` | what `tf.numpy_function` calls through; itself it is 4 to 12 times as slow |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
 """
 
@@ -20,6 +21,8 @@ try:
     from tensorflow.python.eager.context import context, global_seed
     from tensorflow.python.framework.ops import get_default_graph
     from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+    from tensorflow.python.ops.script_ops import EagerFunc
+    from tensorflow.python.ops.script_ops import _py_funcs as python_functions
 except ImportError as fault:
     import tensorflow as tf
 
@@ -28,4 +31,13 @@ except ImportError as fault:
         f"({fault}). Install a TensorFlow that Paceline supports (2.17 to 2.21), or a newer Paceline."
     ) from fault
 
-__all__ = ["OneDeviceExtended", "ReplicaContext", "ResourceVariable", "context", "get_default_graph", "global_seed"]
+__all__ = [
+    "EagerFunc",
+    "OneDeviceExtended",
+    "ReplicaContext",
+    "ResourceVariable",
+    "context",
+    "get_default_graph",
+    "global_seed",
+    "python_functions",
+]
