@@ -4,15 +4,23 @@ Every rank reads the same dataset and keeps its rows, so the union of the ranks'
 worker would have trained on, whatever the dataset does. That rests on all ranks seeing the same batches, in the same
 order: order is made deterministic here, seeds are agreed before the script runs, and fingerprints (`fingerprint.py`)
 prove it.
+
+`AutoShardPolicy.OFF` says that the user has shared the data out: each rank then takes its own dataset whole, in batches
+of its part of the global batch.
+
+    one dataset, 2 ranks     rank 0: [0 1 2 3] ─► [0 1]           rank 1: [0 1 2 3] ─► [2 3]
+    policy OFF               rank 0: [0 2 4 6] ─► [0 2] [4 6]     rank 1: [1 3 5 7] ─► [1 3] [5 7]
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.slicing import local_slice
+from paceline.data.uneven import followed_by_empty_batches
 
 _MARK = "_paceline_local_batches"
 _PREFETCHED_BATCHES = 2
@@ -30,7 +38,8 @@ def local_batches(
     """This rank's rows of each batch of `dataset`.
 
     Args:
-        dataset: A `tf.data.Dataset` of global batches: tensors (dense or ragged) whose first axis counts rows.
+        dataset: A `tf.data.Dataset` of global batches: tensors (dense, ragged or sparse) whose first axis counts rows.
+            Equal on all ranks, unless its options say `AutoShardPolicy.OFF`.
         rank: This rank.
         size: Number of ranks; 1 leaves the rows as they are.
         log: Where to note fingerprints of each epoch's first global batch; None: nowhere.
@@ -43,8 +52,36 @@ def local_batches(
     if is_local(dataset):
         return dataset
     if size > 1:
-        dataset = _with_local_rows(dataset, rank, size, log, steps_per_epoch)
+        if is_sharded_by_hand(dataset):
+            dataset = _with_all_rows(dataset, rank, size)
+        else:
+            dataset = _with_local_rows(dataset, rank, size, log, steps_per_epoch)
     return mark_as_local(dataset.with_options(_options(dataset, size)))
+
+
+def every_nth_batch(dataset: Any, rank: int, size: int) -> Any:
+    """The batches rank, rank + size, … of a `dataset` that is equal on all ranks; equally many on each.
+
+    What is missing in the last round are batches without rows (of a dataset of dense tensors).
+    """
+    if size == 1:
+        return dataset
+
+    def count(state: Any, element: Any) -> tuple[Any, Any]:
+        position, num_batches = state
+        number, batch = element
+        num_batches += tf.size(number, tf.int64)
+        return (position + 1, num_batches), (position, num_batches, batch)
+
+    def is_in_a_round(position: Any, num_batches: Any, batch: Any) -> Any:
+        del batch
+        return position < -(-num_batches // size) * size
+
+    # The number has a row, as long as the batch is one of the dataset.
+    numbered = dataset.enumerate().map(lambda number, batch: (number[tf.newaxis], batch))
+    counted = followed_by_empty_batches(numbered).scan((tf.constant(0, tf.int64), tf.constant(0, tf.int64)), count)
+    own = counted.take_while(is_in_a_round).filter(lambda position, *_: position % size == rank)
+    return own.map(lambda *counted_batch: counted_batch[-1]).prefetch(_PREFETCHED_BATCHES)
 
 
 def mark_as_local(dataset: Any) -> Any:
@@ -58,30 +95,84 @@ def is_local(dataset: Any) -> bool:
     return bool(getattr(dataset, _MARK, False))
 
 
+def is_sharded_by_hand(dataset: Any) -> bool:
+    """Whether the script has told TensorFlow that each rank reads rows of its own."""
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    return bool(policy == tf.data.experimental.AutoShardPolicy.OFF)
+
+
 def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None) -> Any:
     def local_rows(index: Any, element: Any) -> Any:
         dependencies = [] if log is None else [log.note(index, element, steps)]
         with tf.control_dependencies(dependencies):
-            return tf.nest.map_structure(lambda leaf: _local_part(leaf, rank, size), element)
+            return tf.nest.map_structure(lambda leaf: _part(leaf, lambda rows: local_slice(rows, rank, size)), element)
 
     return dataset.enumerate().map(local_rows).prefetch(_PREFETCHED_BATCHES)
 
 
-def _local_part(leaf: Any, rank: int, size: int) -> Any:
-    """This rank's rows of one component; a scalar belongs to every rank."""
+def _with_all_rows(dataset: Any, rank: int, size: int) -> Any:
+    """Each batch of this rank's own dataset in up to `size` parts, one after the other.
+
+    The parts have the sizes of the ranks' slices, this rank's first: over ranks, those of a step add up to a batch. A
+    batch that is smaller than one before it (the last one) fills as many of the parts as it can.
+    """
+
+    def with_full_size(largest: Any, index_and_element: Any) -> tuple[Any, Any]:
+        _, element = index_and_element
+        largest = tf.maximum(largest, _rows_of(element))
+        return largest, (largest, element)
+
+    def parts(full: Any, element: Any) -> Any:
+        rows = _rows_of(element)
+
+        def part_of(number: Any) -> Any:
+            def slice_of(_: Any) -> tuple[Any, Any]:
+                begin, end = _begin(full, rank, number, size), _begin(full, rank, number + 1, size)
+                return begin, tf.minimum(end, rows)
+
+            return tf.nest.map_structure(lambda leaf: _part(leaf, slice_of), element)
+
+        numbers = tf.data.Dataset.range(size)
+        return numbers.filter(lambda number: (rows == full) | (_begin(full, rank, number, size) < rows)).map(part_of)
+
+    numbered = dataset.enumerate()  # keeps a tuple of components one element
+    return numbered.scan(tf.constant(0, tf.int64), with_full_size).flat_map(parts).prefetch(_PREFETCHED_BATCHES)
+
+
+def _rows_of(element: Any) -> Any:
+    """int64 scalar: the rows of the first component that has any axis; 1 of scalars only."""
+    for leaf in tf.nest.flatten(element):
+        if isinstance(leaf, tf.RaggedTensor):
+            return tf.cast(leaf.nrows(), tf.int64)
+        if isinstance(leaf, tf.SparseTensor):
+            return leaf.dense_shape[0]
+        if leaf.shape.rank != 0:
+            return tf.shape(leaf, tf.int64)[0]
+    return tf.constant(1, tf.int64)
+
+
+def _begin(rows: Any, rank: int, number: Any, size: int) -> Any:
+    """Rows before part `number`, when the parts are the slices rank, rank + 1, … of `size`, round about."""
+    first, _ = local_slice(rows, rank, size)
+    next_, _ = local_slice(rows, (rank + number) % size, size)
+    return next_ - first + rows * ((rank + number) // size)
+
+
+def _part(leaf: Any, slice_of: Callable[[Any], tuple[Any, Any]]) -> Any:
+    """The rows of one component that `slice_of` their number says; a scalar belongs to every rank."""
     if isinstance(leaf, tf.SparseTensor):
-        begin, end = local_slice(leaf.dense_shape[0], rank, size)
+        begin, end = slice_of(leaf.dense_shape[0])
         others = leaf.dense_shape[1:]
         return tf.sparse.slice(
             leaf, tf.concat([[begin], tf.zeros_like(others)], 0), tf.concat([[end - begin], others], 0)
         )
     if isinstance(leaf, tf.RaggedTensor):
-        begin, end = local_slice(leaf.nrows(), rank, size)
+        begin, end = slice_of(leaf.nrows())
         return leaf[begin:end]
     if not tf.is_tensor(leaf) or leaf.shape.rank == 0:
         return tf.identity(leaf)
     static_rows = leaf.shape[0] if leaf.shape.rank is not None else None
-    begin, end = local_slice(tf.shape(leaf)[0] if static_rows is None else static_rows, rank, size)
+    begin, end = slice_of(tf.shape(leaf)[0] if static_rows is None else static_rows)
     return leaf[begin:end]
 
 

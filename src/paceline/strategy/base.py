@@ -26,11 +26,23 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
     named_by_script = True
     """Whether a strategy of this class is there because the script asked for it."""
 
+    one_input_pipeline = False
+    """Whether the function given to `distribute_datasets_from_function` makes the data of all replicas.
+
+    As in `tf.distribute`: the strategies of one host have one pipeline, whose batches go round the replicas; where each
+    worker is a replica of many hosts, it has a pipeline of its own, and the function is told which.
+    """
+
     def __init__(self, world: World, device: str, *, broadcast_new_variables: bool = True) -> None:
         super().__init__(PacelineExtended(self, device, world, broadcast_new_variables=broadcast_new_variables))
         self._world = world
         if self.named_by_script:
             named_strategies.append(type(self).__name__)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "SynchronousStrategy":
+        # A place in the job cannot be doubled: what is copied along with its strategy stays under this one.
+        memo[id(self)] = self
+        return self
 
     @property
     def world(self) -> World:

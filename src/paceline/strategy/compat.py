@@ -7,6 +7,9 @@ newer one, this is the only file to mend.
 |---|---|
 | `one_device_strategy.OneDeviceExtended` | a `tf.distribute.Strategy` is its `extended`; this one keeps one device |
 | `distribute_lib.ReplicaContext` | what `tf.distribute.get_replica_context()` answers inside `strategy.run` |
+| `distribute_lib.UpdateContext`, `.get_update_replica_id` | what `strategy.extended.update` runs its function in |
+| `distribute_utils.create_mirrored_variable` | makes a variable with `aggregation` as `tf.distribute` does |
+| `values.MirroredVariable`, `.SyncOnReadVariable` | its variables: combined when assigned, when read |
 | `distribute_lib.InputContext`, `ValueContext` | public as types, made by strategies only |
 | `resource_variable_ops.ResourceVariable` | a variable made past all creator scopes (the token of the collectives) |
 | `context.global_seed` | whether and how the script has seeded TensorFlow; asking the public way draws a number |
@@ -16,8 +19,10 @@ newer one, this is the only file to mend.
 """
 
 try:
-    from tensorflow.python.distribute.distribute_lib import ReplicaContext
+    from tensorflow.python.distribute.distribute_lib import ReplicaContext, UpdateContext, get_update_replica_id
+    from tensorflow.python.distribute.distribute_utils import create_mirrored_variable
     from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
+    from tensorflow.python.distribute.values import MirroredVariable, SyncOnReadVariable
     from tensorflow.python.eager.context import context, global_seed
     from tensorflow.python.framework.ops import get_default_graph
     from tensorflow.python.ops.resource_variable_ops import ResourceVariable
@@ -33,11 +38,16 @@ except ImportError as fault:
 
 __all__ = [
     "EagerFunc",
+    "MirroredVariable",
     "OneDeviceExtended",
     "ReplicaContext",
     "ResourceVariable",
+    "SyncOnReadVariable",
+    "UpdateContext",
     "context",
+    "create_mirrored_variable",
     "get_default_graph",
+    "get_update_replica_id",
     "global_seed",
     "python_functions",
 ]

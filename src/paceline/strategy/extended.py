@@ -11,10 +11,16 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import World
-from paceline.data.local_batches import local_batches, mark_as_local
+from paceline.data.local_batches import every_nth_batch, local_batches, mark_as_local
+from paceline.data.uneven import followed_by_empty_batches
 from paceline.strategy import compat
+from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
+from paceline.strategy.variables import distributed_variable, is_made_by_keras, local_part
 from paceline.strategy.world_collectives import graph_collectives_of
+
+_ONLY_LOCAL_REPLICA = 0
+_PER_REPLICA = tf.distribute.InputReplicationMode.PER_REPLICA
 
 
 class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a TensorFlow class, untyped
@@ -39,12 +45,15 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         outermost = self._step_rows is None
-        rows = StepRows(_rows_of((args, kwargs)), self.collectives) if self._step_rows is None else self._step_rows
+        rows = self._step_rows or StepRows(_rows_of((args, kwargs)), self.world.rank, self.world.size, self.collectives)
         context = PacelineReplicaContext(self._container_strategy(), self.world.rank, rows, self.collectives)
         self._step_rows = rows
         try:
             with tf.device(self._device), context:
-                return fn(*args, **kwargs)
+                results = fn(*args, **kwargs)
+                if outermost:
+                    rows.statistics.settle()
+                return results
         finally:
             if outermost:
                 self._step_rows = None
@@ -64,52 +73,98 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
     # Variables.
 
     def _create_variable(self, next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        variable = super()._create_variable(next_creator, **kwargs)
+        kwargs.pop("colocate_with", None)  # every variable of this process is on its one device
+
+        def create(**arguments: Any) -> Any:
+            with tf.device(self._device):
+                return self._with_chiefs_value(next_creator(**arguments))
+
+        if is_made_by_keras():
+            if kwargs.get("synchronization") == tf.VariableSynchronization.AUTO:
+                kwargs["synchronization"] = tf.VariableSynchronization.ON_WRITE  # what it means in any strategy
+            return create(**kwargs)
+        return distributed_variable(self._container_strategy(), create, **kwargs)
+
+    def _with_chiefs_value(self, variable: Any) -> Any:
         in_step = self._step_rows is not None  # a model that builds itself in its first step, alike on all ranks
-        if (self._broadcast_new_variables or (in_step and self.world.size > 1)) and tf.executing_eagerly():
+        shared = self._broadcast_new_variables or (in_step and self.world.size > 1)
+        # Without a value: a SavedModel is being loaded.
+        if shared and tf.executing_eagerly() and variable.is_initialized():
             [chiefs] = self.collectives.broadcast([variable])
             variable.assign(chiefs)
         return variable
 
     def _validate_colocate_with_variable(self, colocate_with_variable: Any) -> None:
-        # Every variable of this process is on its one device, also those of a model built before its strategy.
+        # Any will do, also one of a model built before its strategy.
         del colocate_with_variable
+
+    def _update(self, var: Any, fn: Callable[..., Any], args: Any, kwargs: Any, group: bool) -> Any:
+        return self._update_non_slot(None, fn, (local_part(var), *args), kwargs, group)
+
+    def _update_non_slot(self, colocate_with: Any, fn: Callable[..., Any], args: Any, kwargs: Any, group: bool) -> Any:
+        del colocate_with
+        with tf.device(self._device), compat.UpdateContext(_ONLY_LOCAL_REPLICA):
+            result = fn(*args, **kwargs)
+        return result if group else tf.nest.map_structure(self._local_results, result)
+
+    def read_var(self, replica_local_var: Any) -> Any:
+        """A variable's value over all ranks, as a tensor. Collective if its `synchronization` is ON_READ."""
+        return tf.identity(replica_local_var)
 
     # Values of all replicas.
 
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
         del destinations, options
-        if self.world.size == 1:
-            return value
-        flat = tf.nest.flatten(value)
-        totals = self.collectives.all_reduce(flat)
-        if reduce_op == tf.distribute.ReduceOp.MEAN:
-            totals = [total / tf.cast(self.world.size, total.dtype) for total in totals]
+        local = [local_part(leaf) for leaf in tf.nest.flatten(value)]
+        totals = reduced(self.collectives, self.world.size, reduce_op, local)
         return tf.nest.pack_sequence_as(value, totals)
 
-    def _gather_to_implementation(self, value: Any, destinations: Any, axis: int, options: Any) -> Any:
+    def _batch_reduce_to(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+        # In one message.
+        return self._reduce_to(reduce_op, [value for value, _ in value_destination_pairs], None, options)
+
+    def _broadcast_to(self, tensor: Any, destinations: Any) -> Any:
+        del destinations
+        return tensor if isinstance(tensor, (int, float)) else broadcast(self.collectives, self.world.rank, tensor)
+
+    def _gather_to_implementation(self, value: Any, destinations: Any, axis: Any, options: Any) -> Any:
         del destinations, options
-        tensor = tf.convert_to_tensor(value)
-        if axis == 0:
-            return self.collectives.all_gather(tensor)
-        order = [axis, *[other for other in range(tensor.shape.rank) if other != axis]]
-        gathered = self.collectives.all_gather(tf.transpose(tensor, order))
-        return tf.transpose(gathered, [order.index(axis_) for axis_ in range(tensor.shape.rank)])
+        return gathered(self.collectives, local_part(value), axis)
+
+    def _local_results(self, value: Any) -> tuple[Any]:
+        return (tf.nest.map_structure(local_part, value),)
 
     # Data.
 
     def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
-        del options
+        if options is not None and options.experimental_replication_mode == _PER_REPLICA:
+            raise NotImplementedError(
+                "InputReplicationMode.PER_REPLICA is for distribute_datasets_from_function, which calls its function "
+                "once per replica anyway; experimental_distribute_dataset takes one dataset of global batches."
+            )
         return local_batches(dataset, self.world.rank, self.world.size)
 
     def _distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any) -> Any:
         del options
-        context = tf.distribute.InputContext(
-            num_input_pipelines=self.world.size,
-            input_pipeline_id=self.world.rank,
-            num_replicas_in_sync=self.world.size,
-        )
-        return mark_as_local(dataset_fn(context))
+        rank, size = self.world.rank, self.world.size
+        if self._container_strategy().one_input_pipeline:
+            dataset = every_nth_batch(dataset_fn(tf.distribute.InputContext(1, 0, size)), rank, size)
+        else:
+            dataset = self._as_long_as_the_longest(dataset_fn(tf.distribute.InputContext(size, rank, size)))
+        return mark_as_local(dataset)
+
+    def _as_long_as_the_longest(self, dataset: Any) -> Any:
+        """`dataset`, then batches without rows as long as another rank has batches. Collective.
+
+        A custom loop takes as many steps on each rank, and meets the others in each. Where some rank does not know how
+        many batches it has, this cannot be seen to.
+        """
+        if self.world.size == 1 or not tf.executing_eagerly():
+            return dataset
+        counts = self.collectives.all_gather(tf.reshape(dataset.cardinality(), [1])).numpy()
+        if counts.min() < 0 or counts.min() == counts.max():
+            return dataset
+        return followed_by_empty_batches(dataset).take(counts.max())
 
     def _experimental_distribute_values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         return value_fn(

@@ -25,6 +25,8 @@ class MirroredStrategy(SynchronousStrategy):
         RuntimeError: several devices, and this process cannot replace itself.
     """
 
+    one_input_pipeline = True
+
     def __init__(self, devices: Sequence[str] | None = None, cross_device_ops: Any = None) -> None:
         del cross_device_ops
         world = current_world()

@@ -18,5 +18,7 @@ class OneDeviceStrategy(SynchronousStrategy):
         device: E.g. ``"/cpu:0"`` or ``"/gpu:0"``.
     """
 
+    one_input_pipeline = True
+
     def __init__(self, device: str) -> None:
         super().__init__(current_world(), device)

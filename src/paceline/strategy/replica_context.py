@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from paceline.comm.communicator import Reduction
+from paceline.comm.communicator import Communicator
+from paceline.data.slicing import local_slice
 from paceline.strategy import compat
 from paceline.strategy.as_written import as_written
 from paceline.strategy.graph_collectives import GraphCollectives
-
-_REDUCTIONS = {
-    tf.distribute.ReduceOp.SUM: Reduction.SUM,
-    tf.distribute.ReduceOp.MEAN: Reduction.SUM,
-}
+from paceline.strategy.moving_statistics import MovingStatistics
+from paceline.strategy.python_calls import PythonCall
+from paceline.strategy.reductions import reduced
 
 
 class StepRows:
@@ -24,13 +24,18 @@ class StepRows:
 
     Args:
         local: int32 scalar, the rows on this rank; None when the step has no batch (no tensor argument).
+        rank: This rank.
+        size: Number of ranks.
         collectives: Sum the rows over ranks.
     """
 
-    def __init__(self, local: Any, collectives: GraphCollectives) -> None:
+    def __init__(self, local: Any, rank: int, size: int, collectives: GraphCollectives) -> None:
         self._local = local
+        self._rank = rank
+        self._size = size
         self._collectives = collectives
         self._global_by_graph: list[tuple[Any, Any]] = []
+        self.statistics = MovingStatistics(self, size, collectives)
         self.of_trainer = False
         """Whether the step is a Keras trainer's, not one of a custom loop."""
         self.loss_is_share = False
@@ -41,18 +46,75 @@ class StepRows:
         """Whether the step has a batch at all."""
         return self._local is not None
 
+    @property
+    def local(self) -> Any:
+        """int32 scalar: the rows on this rank."""
+        return self._local
+
+    def count(self) -> Any:
+        """int64 scalar: the global rows; asked for here, before anything else of the step. Collective."""
+        return self._global()
+
     def counts(self, dtype: Any) -> tuple[Any, Any]:
         """Scalars (rows on this rank, rows over all ranks) of the floating `dtype`. Collective."""
         return tf.cast(self._local, dtype), tf.cast(self._global(), dtype)
+
+    def share(self, dtype: Any) -> Any:
+        """This rank's part of the global rows, scalar of the floating `dtype`; 0 of none. Collective."""
+        return tf.math.divide_no_nan(*self.counts(dtype))
+
+    def begin(self) -> Any:
+        """int64 scalar: which row of the global batch is this rank's first one. Collective."""
+        return local_slice(self._global(), self._rank, self._size)[0]
 
     def _global(self) -> Any:
         graph = None if tf.executing_eagerly() else compat.get_default_graph()
         for built_in, total in self._global_by_graph:
             if built_in is None or _is_inside(graph, built_in):
                 return total
-        [total] = self._collectives.all_reduce([self._local])
+        total = rows_of_all(self._local, self._collectives)
         self._global_by_graph.append((graph, total))
         return total
+
+
+def rows_of_all(local: Any, collectives: GraphCollectives) -> Any:
+    """int64 scalar: the sum of the ranks' rows. Collective; a rank whose data has ended calls `no_more_rows` instead.
+
+    Args:
+        local: Integer scalar: this rank's rows.
+        collectives: Sum over ranks.
+
+    Raises:
+        tf.errors.OutOfRangeError: some rank has no more data, or none has rows: on all ranks, in the same step.
+    """
+    [total] = collectives.all_reduce([tf.cast(local, tf.int64)])
+    if tf.executing_eagerly():
+        _end_without_rows(total.numpy())
+        return total
+    with tf.control_dependencies([tf.cond(total > 0, tf.no_op, lambda: tf.group(_ENDING.in_graph([total])))]):
+        return tf.identity(total)
+
+
+NO_MORE = -(2**40)
+"""Added to the ranks' rows, it makes the sum negative."""
+
+
+def no_more_rows(communicator: Communicator) -> None:
+    """This rank's data has come to its end: the others, at or before their next step, end with it. Collective."""
+    communicator.all_reduce([np.array(NO_MORE, np.int64)])
+
+
+class OutOfData(StopIteration):
+    """TensorFlow makes an `OutOfRangeError` of it, the end of every loop over data."""
+
+
+def _end_without_rows(total: Any) -> list[Any]:
+    if total > 0:
+        return [total]
+    raise OutOfData("the data of some rank has come to its end")
+
+
+_ENDING = PythonCall(_end_without_rows)
 
 
 def _is_inside(graph: Any, outer: Any) -> bool:
@@ -93,7 +155,8 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
 
         Args:
             reduce_op: `tf.distribute.ReduceOp` or its name.
-            value: A structure of tensors; shapes and dtypes equal on all ranks.
+            value: A structure of tensors, shapes and dtypes equal on all ranks, and of `tf.IndexedSlices`, whose rows
+                may differ: the result has those of all ranks.
             options: Accepted for compatibility; Paceline chooses how to communicate.
         """
         del options
@@ -101,11 +164,14 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
             reduce_op = tf.distribute.ReduceOp(reduce_op.upper())
         if self.gradients_are_reduced:
             return value
-        flat = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(value)]
-        reduced = self._differentiable_sum(*flat) if flat else []
+        flat = tf.nest.flatten(value)
+        if any(isinstance(leaf, tf.IndexedSlices) for leaf in flat):
+            totals = reduced(self._collectives, self.num_replicas_in_sync, reduce_op, flat)
+            return tf.nest.pack_sequence_as(value, totals)
+        totals = self._differentiable_sum(*[tf.convert_to_tensor(leaf) for leaf in flat]) if flat else []
         if reduce_op == tf.distribute.ReduceOp.MEAN:
-            reduced = [total / tf.cast(self.num_replicas_in_sync, total.dtype) for total in reduced]
-        return tf.nest.pack_sequence_as(value, list(reduced))
+            totals = [total / tf.cast(self.num_replicas_in_sync, total.dtype) for total in totals]
+        return tf.nest.pack_sequence_as(value, list(totals))
 
     def _differentiable_sum(self, *tensors: Any) -> Any:
         """Sum over ranks; the gradient of a sum over ranks is the sum over ranks of the gradients."""

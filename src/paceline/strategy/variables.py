@@ -1,0 +1,125 @@
+"""Variables made in a strategy's scope: what `aggregation` and `synchronization` mean when replicas assign and read.
+
+The classes are TensorFlow's own (`MirroredVariable`, `SyncOnReadVariable`), each around this rank's one component, so
+assigning, reading, saving and restoring go by TensorFlow's rules:
+
+    ON_WRITE  a replica assigns a tensor ─► combined over ranks as `aggregation` says ─► the same value on every rank
+    ON_READ   a replica assigns          ─► this rank's component; read outside of replicas ─► combined over ranks
+
+Keras's variables stay plain ones, without any message. Keras keeps them equal, or puts them together, by itself: its
+optimizers assign the same update on all ranks, its metrics are local sums.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from paceline.comm.communicator import Array
+from paceline.strategy import compat
+
+
+class _Numbers:
+    """What Python makes of a plain variable and TensorFlow's distributed ones lack: a script must not need to know."""
+
+    read_value: Callable[[], Any]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        del copy  # a variable's value always is one
+        return np.asarray(self.read_value(), dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self.read_value())
+
+    def __float__(self) -> float:
+        return float(self.read_value())
+
+    def __int__(self) -> int:
+        return int(self.read_value())
+
+    def __complex__(self) -> complex:
+        return complex(self.read_value().numpy())
+
+
+class MirroredVariable(_Numbers, compat.MirroredVariable):  # type: ignore[misc]  # a TensorFlow class, untyped
+    """A variable that has the same value on all ranks after each assignment.
+
+    A replica may assign another variable, too, which TensorFlow refuses in some strategies. A Python number is the same
+    in all replicas and taken as it is, whatever `aggregation` says: a count of steps goes up by one. TensorFlow's
+    strategies do that, or refuse.
+    """
+
+    def _update_replica(self, update_fn: Callable[..., Any], value: Any, **kwargs: Any) -> Any:
+        if isinstance(value, tf.Variable):
+            value = value.read_value()
+        return super()._update_replica(update_fn, value, **kwargs)
+
+
+class SyncOnReadVariable(_Numbers, compat.SyncOnReadVariable):  # type: ignore[misc]  # a TensorFlow class, untyped
+    """A variable that each rank assigns for itself, and whose value outside of replicas is that of all.
+
+    The first replica is the chief's on all ranks; TensorFlow takes each worker's own first one.
+    """
+
+    def _get_cross_replica(self) -> Any:
+        if self.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
+            return self.distribute_strategy.extended.broadcast_to(self.values[0].read_value(), self)
+        return super()._get_cross_replica()
+
+    def value(self) -> Any:
+        """A tensor: this replica's value in a replica, else what the ranks' values are together (collective)."""
+        replica = tf.distribute.get_replica_context()
+        is_local = replica is not None and replica.strategy is self.distribute_strategy
+        if is_local or compat.get_update_replica_id() is not None:
+            return self.values[0].value()
+        return self.read_value()
+
+
+_CLASSES = {
+    tf.VariableSynchronization.ON_WRITE: MirroredVariable,
+    tf.VariableSynchronization.ON_READ: SyncOnReadVariable,
+}
+
+
+def distributed_variable(strategy: Any, create: Callable[..., Any], **arguments: Any) -> Any:
+    """A variable that is combined over the ranks of `strategy`.
+
+    Args:
+        strategy: Whose scope it is made in.
+        create: Makes this rank's component, a plain variable, from `arguments`.
+        arguments: TensorFlow's variable creators' own, `synchronization` and `aggregation` among them.
+
+    Raises:
+        ValueError: a combination without a meaning over replicas (`synchronization` NONE, the MEAN of integers).
+    """
+    policies: dict[Any, Any] = {}  # of strategies that mix both kinds in one class
+    return compat.create_mirrored_variable(
+        strategy, lambda **kwargs: [create(**kwargs)], _CLASSES, policies, **arguments
+    )
+
+
+def local_part(value: Any) -> Any:
+    """This rank's component of a value of `tf.distribute`; a plain value is its own."""
+    return value.values[0] if isinstance(value, tf.distribute.DistributedValues) else value
+
+
+def is_made_by_keras() -> bool:
+    """Whether the `tf.Variable` that is being made will be the value of a `keras.Variable`.
+
+    Nothing in a creator's arguments says so: Keras passes `aggregation` and `synchronization` like everybody else
+    ("sum" and "on_read" for metrics, "only_first_replica" for an optimizer's counters). What says so is the caller: a
+    method of a `keras.Variable`. A `tf.Variable` that a user's layer makes in its `build` has none above it.
+    """
+    of_keras = getattr(sys.modules.get("keras"), "Variable", None)
+    if of_keras is None:
+        return False
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        in_keras = str(frame.f_globals.get("__name__")).startswith("keras.")
+        is_method = frame.f_code.co_varnames[:1] == ("self",)
+        if in_keras and is_method and isinstance(frame.f_locals.get("self"), of_keras):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,40 @@
+"""TensorFlow's tutorials on custom training give, on several workers, the numbers of one worker without Paceline."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from programs import Ended, run_python, run_workers
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("guides")]
+
+PROGRAMS = Path(__file__).parent / "guides" / "run_all.py"
+LIMIT_SECONDS = 240.0
+
+
+def _results(folder: Path, rank: int, ended: Ended) -> dict[str, np.ndarray]:
+    assert ended.code == 0, ended.output
+    with np.load(folder / f"rank{rank}.npz") as archive:
+        return dict(archive)
+
+
+@pytest.fixture(scope="module")
+def of_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    folder = tmp_path_factory.mktemp("one")
+    return _results(folder, 0, run_python(PROGRAMS, folder, folder=folder, limit_seconds=LIMIT_SECONDS))
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "strategy"),
+    [(1, "MirroredStrategy"), (2, "MultiWorkerMirroredStrategy"), (3, "OneDeviceStrategy")],
+)
+def test_the_numbers_of_one_worker(
+    of_one: dict[str, np.ndarray], tmp_path: Path, num_workers: int, strategy: str
+) -> None:
+    ended = run_workers(num_workers, PROGRAMS, tmp_path, strategy, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    for rank in range(num_workers):
+        results = _results(tmp_path, rank, ended)
+        assert results.keys() == of_one.keys()
+        for name, expected in of_one.items():
+            np.testing.assert_allclose(results[name], expected, rtol=1e-8, atol=1e-12, err_msg=f"{name}, rank {rank}")
