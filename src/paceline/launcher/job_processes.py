@@ -32,6 +32,11 @@ class JobProcesses:
         self._workers: set[int] = set()
         self._known: dict[tuple[int, float], psutil.Process] = {}
 
+    @property
+    def job_id(self) -> str:
+        """Whose processes they are."""
+        return self._job_id
+
     def worker_started(self, pid: int) -> None:
         """The process `pid` is one of the job, whatever it does to its environment."""
         self._workers.add(pid)

@@ -1,9 +1,10 @@
-"""Ending a job on this host for good: every process, then its shared memory. For the agent and the guard."""
+"""Ending a job on this host for good: every process, then its shared memory and files. For the agent and the guard."""
 
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paceline.cluster.job_directory import remove_job_directory
 from paceline.launcher.job_processes import JobProcesses, kill
 from paceline.launcher.shared_memory import mapped_segments, remove_segments
 
@@ -35,11 +36,12 @@ class Teardown:
         kill(self.survey())
 
     def finish(self, limit_seconds: float) -> list[int]:
-        """Kills until nothing is left or `limit_seconds` are over; removes segments; returns what is left."""
+        """Kills until nothing is left or `limit_seconds` are over; removes segments and files; returns what is left."""
         give_up_at = time.monotonic() + limit_seconds
         # A process may fork between being seen and being killed: only an empty survey is the end.
         while (living := self.survey()) and time.monotonic() < give_up_at:
             kill(living)
             time.sleep(_PAUSE_SECONDS)
         remove_segments(self._segments)
+        remove_job_directory(self._processes.job_id)
         return [process.pid for process in living]

@@ -1,5 +1,4 @@
-"""The process beside a worker that was started by hand: meets the other ranks' watchdogs, answers MPI, and
-watches.
+"""The process beside a worker that was started by hand: meets the other ranks' watchdogs, answers MPI, watches.
 
     MEETING ──Stands──► STANDING ──Ended, or the worker failed──► ENDING ──worker gone──► exit
        │                   └──────────worker left──► LEFT ──nobody needs this process──► exit
@@ -18,6 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from paceline.cluster.job_directory import remove_job_directory
 from paceline.errors import ConfigurationError
 from paceline.launcher.own_worker import KILL_AFTER_SECONDS, OwnWorker
 from paceline.rendezvous import order as orders
@@ -98,6 +98,7 @@ class Watchdog:
         self._state = State.MEETING
         self._finishing = False
         self._waiting: Waiting | None = None
+        self._at_end = contextlib.ExitStack()
 
     def run(self) -> None:
         """Serves the worker until it is gone or needs nothing more."""
@@ -109,6 +110,7 @@ class Watchdog:
             self._loop.run()
         finally:
             self._party.close()
+            self._at_end.close()
 
     # --- what the group says
 
@@ -132,6 +134,7 @@ class Watchdog:
 
     def _stand(self, stands: Stands) -> None:
         self._state = State.STANDING
+        self._at_end.callback(remove_job_directory, stands.job_id)
         session = PmiSession(
             rank=self._order.rank,
             size=len(self._order.addresses),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import environment
+from paceline.cluster.job_directory import job_directory
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import WORKER, ClusterSpec, Task
 from paceline.launcher.core_sharing import CoreShare
@@ -54,6 +55,7 @@ def worker_environment(
         **plan.identity.to_environment(),
         environment.TF_CONFIG: cluster.to_tf_config(Task(WORKER, rank)),
         environment.DROP_IN: "1" if drop_in else "0",
+        environment.JOB_DIRECTORY: str(job_directory(plan.identity.job_id)),
         "PYTHONUNBUFFERED": "1",  # else the last lines of a worker that is killed are lost
     }
     # Sets of strings are listed in the order of their hashes: `list(set(labels))` must be the same on all ranks.

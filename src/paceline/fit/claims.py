@@ -1,0 +1,103 @@
+"""Who writes a file that all ranks of a host were told to write: the first to come, while the others wait.
+
+No rank asks another one, so a save is no collective: a rank may save alone, and none waits for one that never comes.
+For each file there is a *ledger* in the job's directory. Whoever saves locks it, reads what has been written, and
+writes the file only if it has not been:
+
+    rank 0   lock ─► ledger: nothing ─► write the file ─► ledger: "moment" ─► unlock
+    rank 1   lock ─ (waits in the kernel) ──────────────────────────────────► ledger: "moment" ─► unlock, nothing to do
+
+The kernel gives the lock of a dead process back, and a writer that failed leaves no line: the next rank then writes, or
+meets the same fault and raises its own error.
+
+A *moment* is what the ranks have in common when they mean the same save (`files.py` takes the weights); the n-th save
+of a rank at one moment is the n-th line of that moment. Ranks that saved different moments do not take each other's
+file for theirs, so a chief that saved alone before does not make the others believe that all is written.
+"""
+
+import fcntl
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+class Claims:
+    """One process's view of what its host's ranks have written.
+
+        with claims.claimed("/models/digits.keras", moment) as is_ours:
+            if is_ours:
+                write()
+        read()      # complete, whoever wrote it
+
+    Args:
+        directory: Shared by the ranks of this host, theirs alone; made when first needed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._counting = threading.Lock()
+
+    @contextmanager
+    def claimed(self, name: str, moment: str) -> Iterator[bool]:
+        """Whether this process is to write `name`; nobody else writes it meanwhile. Blocks while somebody does.
+
+        Args:
+            name: What is written: a full path, the same on every rank.
+            moment: One word.
+        """
+        number = self._number(name, moment)
+        with self._locked(name) as ledger:
+            is_ours = len(_values(ledger, moment)) < number
+            yield is_ours
+            if is_ours:
+                _append(ledger, moment, "")
+
+    def agreed(self, name: str, moment: str, value: str) -> str:
+        """The one line of text that the first rank brought to this call; `value` if this is the first."""
+        number = self._number(name, moment)
+        with self._locked(name) as ledger:
+            values = _values(ledger, moment)
+            if len(values) >= number:
+                return values[number - 1]
+            _append(ledger, moment, value)
+            return value
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """While this lasts, no other rank of this host is in the same place. Blocks while one is."""
+        with self._locked(name):
+            yield
+
+    def _number(self, name: str, moment: str) -> int:
+        with self._counting:
+            self._calls[name, moment] += 1
+            return self._calls[name, moment]
+
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[BinaryIO]:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._directory / hashlib.sha256(name.encode()).hexdigest()).open("a+b") as ledger:
+            fcntl.flock(ledger, fcntl.LOCK_EX)
+            try:
+                yield ledger
+            finally:
+                # Not left to `close`: a process that was forked meanwhile holds the file open, too.
+                fcntl.flock(ledger, fcntl.LOCK_UN)
+
+
+def _values(ledger: BinaryIO, moment: str) -> list[str]:
+    ledger.seek(0)
+    lines = (line.partition(b" ") for line in ledger.read().split(b"\n")[:-1])
+    return [value.decode() for written_at, _, value in lines if written_at == moment.encode()]
+
+
+def _append(ledger: BinaryIO, moment: str, value: str) -> None:
+    assert not {" ", "\n"} & {*moment}
+    assert "\n" not in value
+    ledger.write(f"{moment} {value}\n".encode())
+    ledger.flush()

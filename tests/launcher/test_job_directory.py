@@ -1,0 +1,61 @@
+"""The ranks' private directory: the same for all of a host, and gone with the job however it ends."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from paceline.cluster import environment
+from paceline.cluster.job_directory import job_directory, own_job_directory, remove_job_directory
+
+MAKE = """
+import os, signal, sys, time
+from pathlib import Path
+private = Path(os.environ["PACELINE_JOB_DIRECTORY"])
+private.mkdir(mode=0o700, exist_ok=True)
+(private / os.environ["PACELINE_RANK"]).write_text("mine")
+Path("private." + os.environ["PACELINE_RANK"]).write_text(f"{private}\\n")
+while not all(Path(f"private.{rank}").exists() for rank in range(2)):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("", 0),
+        ("sys.exit(3)", 3),
+        ("os.kill(os.getpid(), signal.SIGKILL) if os.environ['PACELINE_RANK'] == '1' else time.sleep(60)", 137),
+    ],
+)
+def test_it_is_gone_when_the_job_has_ended(run, tmp_path: Path, end: str, code: int) -> None:
+    assert run(MAKE + end).code == code
+    places = {(tmp_path / f"private.{rank}").read_text().strip() for rank in range(2)}
+    assert len(places) == 1
+    assert not Path(places.pop()).exists()
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(60)
+def test_it_is_gone_when_the_launcher_was_killed(start) -> None:
+    job = start(MAKE + "time.sleep(60)")
+    private = Path(job.wait_for_file("private.0"))
+    job.wait_for_file("private.1")
+    assert private.is_dir()
+    os.kill(job.process.pid, 9)
+    assert job.is_gone(10)
+    give_up_at = time.monotonic() + 5
+    while private.exists() and time.monotonic() < give_up_at:
+        time.sleep(0.01)
+    assert not private.exists()
+
+
+def test_a_rank_looks_where_its_launcher_says_and_else_where_its_watchdog_will_look() -> None:
+    told = {environment.JOB_DIRECTORY: "/scratch/paceline-ab12"}
+    assert own_job_directory("ab12", told) == Path("/scratch/paceline-ab12")
+    assert own_job_directory("ab12", {}) == job_directory("ab12")
+    assert job_directory("ab12") != job_directory("cd34")
+    remove_job_directory("never-made")
