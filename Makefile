@@ -61,6 +61,14 @@ test: install ## all tests, the quick ones first
 .PHONY: check
 check: lint test ## all that CI does
 
+.PHONY: parity
+parity: install ## every job of the parity matrix on 1 to 4 workers, as docs/parity.md (long)
+	PACELINE_PARITY=full PYTHONPATH=tests:tests/fit $(BIN)/python tests/fit/parity_table.py
+
+.PHONY: matrix
+matrix: install ## the core suite on the oldest and the newest TensorFlow and Keras that are supported (long)
+	$(BIN)/python tests/matrix.py
+
 .PHONY: bench
 bench: install ## the benchmarks, each beside its peers (long)
 	$(BIN)/python benchmarks/run.py

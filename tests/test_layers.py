@@ -23,12 +23,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Files of the top level, each with a place of its own.
     "place": {"comm"},
     "launching": set(),
-    "__init__": {"place", "launching", "strategy", "fit"},
+    "rates": {"place"},
+    "__init__": {"place", "launching", "rates", "strategy", "fit"},
     "__main__": {"cli"},
 }
+MAY_IMPORT["fit"] |= {"place"}
 MAY_IMPORT["bootstrap"] |= {"place", "launching"}
 
-LIGHT = (*GROUND, "launcher", "cli", "place", "launching", "__init__", "__main__")
+LIGHT = (*GROUND, "launcher", "cli", "place", "launching", "rates", "__init__", "__main__")
 """They start in milliseconds: none of the packages below, wherever in the file."""
 
 HEAVY = {"tensorflow", "keras", "mpi4py", "numpy"}

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from paceline.fit.chief_only import chief_only as chief_only
+    from paceline.fit.warmup import LearningRateWarmup as LearningRateWarmup
     from paceline.launching import launch as launch
     from paceline.place import is_chief as is_chief
     from paceline.place import local_rank as local_rank
     from paceline.place import rank as rank
     from paceline.place import world_size as world_size
+    from paceline.rates import scale_learning_rate as scale_learning_rate
     from paceline.strategy.mirrored import MirroredStrategy as MirroredStrategy
     from paceline.strategy.multi_worker_mirrored import (
         MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
@@ -26,11 +29,14 @@ if TYPE_CHECKING:
     from paceline.strategy.one_device import OneDeviceStrategy as OneDeviceStrategy
 
 _HOMES = {
+    "chief_only": "paceline.fit.chief_only",
     "launch": "paceline.launching",
     "is_chief": "paceline.place",
     "local_rank": "paceline.place",
     "rank": "paceline.place",
+    "scale_learning_rate": "paceline.rates",
     "world_size": "paceline.place",
+    "LearningRateWarmup": "paceline.fit.warmup",
     "MirroredStrategy": "paceline.strategy.mirrored",
     "MultiWorkerMirroredStrategy": "paceline.strategy.multi_worker_mirrored",
     "OneDeviceStrategy": "paceline.strategy.one_device",

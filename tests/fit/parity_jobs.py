@@ -15,7 +15,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
-from parity import in_float32, of_data, of_losses, of_optimizers, of_trainers  # noqa: F401  # they register their jobs
+from parity import (  # noqa: F401  # they register their jobs
+    in_float32,
+    of_data,
+    of_every_optimizer,
+    of_layers,
+    of_losses,
+    of_metrics,
+    of_optimizers,
+    of_trainers,
+)
 from parity.registry import JOBS
 
 
@@ -25,11 +34,14 @@ def main() -> None:
     world_size = int(os.environ.get("PACELINE_WORLD_SIZE", "1"))
     for name in sys.argv[2:] or JOBS:
         function = JOBS[name]
-        if world_size > 1 and world_size not in function.worlds:
+        if world_size > 1 and world_size not in function.worlds and os.environ.get("PACELINE_PARITY") != "full":
             continue
         keras.config.set_floatx(function.dtype)
         keras.utils.set_random_seed(zlib.crc32(name.encode()) % 1000)
         result = function()
+        if result is None:
+            (directory / f"{name}.absent").touch()
+            continue
         weights = result["weights"] if "weights" in result else result["model"].get_weights()
         np.savez(
             directory / f"{name}.rank{rank}.npz",

@@ -15,6 +15,9 @@ GENERATION = "PACELINE_GENERATION"
 JOB_ID = "PACELINE_JOB_ID"
 """Random hexadecimal name of the job; marks every process of it, also those that the script starts."""
 
+JOB_DIRECTORY = "PACELINE_JOB_DIRECTORY"
+"""Where the ranks of a host keep files for each other; made when first needed, removed with the job."""
+
 SEED = "PACELINE_SEED"
 """Integer that seeds Python, NumPy and TensorFlow alike on every rank before the script runs."""
 
@@ -38,3 +41,6 @@ SECRET_FILE = "PACELINE_SECRET_FILE"
 
 COMMUNICATION = "PACELINE_COMMUNICATION"
 """``mpi``, ``ring`` or ``nccl``: what carries the ranks' numbers to each other (chosen by Paceline when absent)."""
+
+STRICT = "PACELINE_STRICT"
+"""``1``: callbacks that disagree over ranks stop the job and are named; else what one decides holds for all."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.fit.beginning import begin_together
 from paceline.fit.strategies import paceline_strategy_of
 
 Function = Callable[..., Any]
@@ -28,6 +29,9 @@ def built_without_data(keras_build: Function) -> Function:
             with strategy.scope():
                 _try_to_build(self, shapes)
         if strategy.world.size > 1 and _is_due(self, each_time=iterator is not None):
+            if iterator is not None:
+                training = bool(getattr(self, "_paceline_in_fit", False))
+                begin_together(self, iterator.description, iterator.num_batches, strategy, training)
             share_chiefs_values(self, strategy)
 
     return _maybe_symbolic_build

@@ -7,25 +7,41 @@ one, this file says which.
 |---|---|
 | `losses.loss` (module) | its `scale_…`, `unscale_…`, `reduce_values`, `apply_mask` fix a loss's denominator |
 | `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter, before clipping and accumulation |
+| `BaseOptimizer._clip_gradients` | where accumulated gradients come out |
 | `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
 | `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
 | `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |
 | `TensorFlowTrainer._make_function` | where a step becomes a trainer's |
-| `TensorFlowTrainer._get_metrics_result_or_logs` | where `fit` and `evaluate` read metrics |
+| `backend.tensorflow.random` (module) | where layers draw the random numbers of a batch's rows |
 | `backend.tensorflow.trainer.reduce_per_replica` | where `predict` puts the replicas' outputs together |
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
-| `BackupAndRestore._save_model`, `ModelCheckpoint._save_model` | where callbacks write their files |
+| `saving_api.save_model`, `.save_weights` | what every public spelling of saving comes to |
+| `saving_lib`, `legacy_h5_format` | where they open their files |
+| `file_utils.is_remote_path`, `.exists`, `.File` | what Keras takes for remote, and how it writes other files |
+| `io_utils.print_msg` | where it names an export's path |
+| `BackupAndRestore._save_model`, `._weights_path`, `ModelCheckpoint._save_model` | where callbacks write their files |
+| `TensorBoard._train_writer` and other methods | where it opens its files |
+| `tf.train.Checkpoint._write` | what `save`, `write` and `CheckpointManager.save` come to |
+| `checkpoint_management.update_checkpoint_state_internal`, `._delete_file_if_exists` | how they change the directory |
 """
 
+import sys
 from typing import Any
 
 import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import random as random_module
 from keras.src.backend.tensorflow import trainer as trainer_module
+from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from keras.src.saving import saving_api, saving_lib
+from keras.src.trainers.trainer import Trainer
+from keras.src.utils import file_utils, io_utils
 
 TensorFlowTrainer = trainer_module.TensorFlowTrainer
+checkpoint_management = sys.modules[tf.train.CheckpointManager.__module__]
 
 _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (
@@ -38,8 +54,9 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
             "squeeze_or_expand_to_same_rank",
         ),
     ),
-    (BaseOptimizer, ("apply", "build")),
+    (BaseOptimizer, ("apply", "build", "_clip_gradients")),
     (LossScaleOptimizer, ("apply",)),
+    (Trainer, ("compile",)),
     (
         TensorFlowTrainer,
         (
@@ -48,13 +65,42 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
             "_maybe_symbolic_build",
             "_symbolic_build",
             "_make_function",
-            "_get_metrics_result_or_logs",
             "distribute_strategy",
         ),
     ),
+    (
+        random_module,
+        (
+            "_cast_seed",
+            "_get_concrete_noise_shape",
+            "draw_seed",
+            "floatx",
+            "standardize_dtype",
+            "uniform",
+            "normal",
+            "randint",
+            "dropout",
+            "truncated_normal",
+            "categorical",
+            "gamma",
+            "beta",
+            "binomial",
+        ),
+    ),
     (trainer_module, ("reduce_per_replica", "TFEpochIterator")),
+    (saving_api, ("save_model", "save_weights")),
+    (saving_lib, ("save_model", "save_weights_only")),
+    (legacy_h5_format, ("save_model_to_hdf5",)),
+    (file_utils, ("is_remote_path", "exists", "File")),
+    (io_utils, ("print_msg",)),
     (keras.callbacks.BackupAndRestore, ("_save_model",)),
     (keras.callbacks.ModelCheckpoint, ("_save_model",)),
+    (
+        keras.callbacks.TensorBoard,
+        ("_train_writer", "_val_writer", "_configure_embeddings", "_log_embeddings", "_start_trace", "_stop_trace"),
+    ),
+    (tf.train.Checkpoint, ("_write",)),
+    (checkpoint_management, ("update_checkpoint_state_internal", "_delete_file_if_exists")),
 )
 
 
@@ -81,7 +127,15 @@ __all__ = [
     "BaseOptimizer",
     "LossScaleOptimizer",
     "TensorFlowTrainer",
+    "Trainer",
     "check",
+    "checkpoint_management",
+    "file_utils",
+    "io_utils",
+    "legacy_h5_format",
     "loss_module",
+    "random_module",
+    "saving_api",
+    "saving_lib",
     "trainer_module",
 ]

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
+from paceline.data.description import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare
-from paceline.data.local_batches import is_local, local_batches, mark_as_local
+from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
+from paceline.data.uneven import followed_by_empty_batches
 from paceline.strategy.base import SynchronousStrategy
 
 _COMPARED_AFTER_STEPS = 1
@@ -24,6 +28,9 @@ def epoch_iterator_class(keras_class: Any) -> Any:
             self._epoch_of_iterator = 0
             self._is_fresh = True
             self._steps_given = 0
+            self._agreed_num_batches: int | None = None
+            self.description: DataDescription | None = None
+            """What is known of the data; None under another strategy than Paceline's."""
             super().__init__(_Distributor(distribute_strategy, self), *args, **kwargs)
             self._distribute_strategy = distribute_strategy
 
@@ -34,6 +41,11 @@ def epoch_iterator_class(keras_class: Any) -> Any:
             if log is not None:
                 log.begin_iterator()
             return super()._get_iterator()
+
+        def reset(self) -> None:
+            super().reset()
+            if self.description is not None and self.description.is_local:
+                self._num_batches = self._agreed_num_batches
 
         def __iter__(self) -> Any:
             self._steps_given = 0
@@ -52,14 +64,16 @@ def epoch_iterator_class(keras_class: Any) -> Any:
             return item
 
         def _compare(self) -> None:
-            strategy = self._distribute_strategy
-            log = getattr(self, "_fingerprints", None)
             self._epoch_of_iterator = 0 if self._is_fresh else self._epoch_of_iterator + 1
             self._is_fresh = False
-            if log is not None and isinstance(strategy, SynchronousStrategy):
-                compare(log, self._epoch_of_iterator, strategy.world.communicator)
+            _compare_data(getattr(self, "_fingerprints", None), self._epoch_of_iterator, self._distribute_strategy)
 
     return PacelineEpochIterator
+
+
+def _compare_data(log: FingerprintLog | None, epoch_of_iterator: int, strategy: Any) -> None:
+    if log is not None and isinstance(strategy, SynchronousStrategy):
+        compare(log, epoch_of_iterator, strategy.world.communicator)
 
 
 class _Distributor:
@@ -73,9 +87,20 @@ class _Distributor:
         if not isinstance(self._strategy, SynchronousStrategy):
             return self._strategy.experimental_distribute_dataset(dataset)
         world = self._strategy.world
-        if is_local(self._iterator._given):
+        is_own = is_local(self._iterator._given)
+        is_sharded_by_script = world.size > 1 and not is_own and is_sharded_by_hand(dataset)
+        self._iterator.description = describe_data(
+            dataset,
+            batch_size=self._iterator.data_adapter.batch_size,
+            is_local=is_own or is_sharded_by_script,
+            steps_per_epoch=self._iterator.steps_per_epoch,
+        )
+        if is_own:
             # Keras may have mapped what it was given (class weights); the rows are this rank's all the same.
-            dataset = mark_as_local(dataset)
+            dataset = mark_as_local(self._as_long_as_the_longest(dataset, self._iterator._num_batches))
+        elif is_sharded_by_script:
+            own_rows = local_batches(dataset, world.rank, world.size)
+            dataset = mark_as_local(self._as_long_as_the_longest(own_rows, None))
         elif world.size > 1:
             self._iterator._fingerprints = FingerprintLog()
         return local_batches(
@@ -85,3 +110,13 @@ class _Distributor:
             log=getattr(self._iterator, "_fingerprints", None),
             steps_per_epoch=self._iterator.steps_per_epoch,
         )
+
+    def _as_long_as_the_longest(self, dataset: Any, own: int | None) -> Any:
+        """This rank's `own` batches, and empty ones for as long as another rank has some. Collective."""
+        communicator = self._strategy.world.communicator
+        if communicator.size == 1:
+            return dataset
+        counts = np.concatenate(communicator.all_gather(np.array([-1 if own is None else own], np.int64)))
+        longest = None if (counts < 0).any() else int(counts.max())
+        self._iterator._num_batches = self._iterator._agreed_num_batches = longest
+        return followed_by_empty_batches(dataset)

@@ -5,8 +5,9 @@ weights with `clipnorm`, a crash with `gradient_accumulation_steps`, `-inf` afte
 reduction at the entry of `apply` makes all of them see what one worker would see; Keras's own later all-reduce is then
 the identity.
 
-    apply(gradients)                        LossScaleOptimizer.apply ─► sum over ranks ─► finite? ─► inner.apply
-      └► sum over ranks ─► clip ─► accumulate ─► update                (inner: already summed, not again) ┘
+    apply(gradients) ─► sum over ranks ─► clip ─► update
+    apply(gradients) ─► accumulate, and each k-th time ─► sum over ranks ─► clip ─► update
+    LossScaleOptimizer.apply ─► sum over ranks ─► finite? ─► inner.apply (already summed, not again)
 """
 
 from collections.abc import Callable, Iterable
@@ -46,19 +47,40 @@ def applied(keras_apply: Function) -> Function:
         if replica is None:
             _refuse_lonely_step()
             return keras_apply(self, grads, trainable_variables)
+        if hasattr(self, "_distribution_strategy"):
+            self._distribution_strategy = replica.strategy  # of one that was built in no scope, as `load_model` does
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
         gradients = list(grads)
-        if replica.rows.known and replica.rows.of_trainer and not replica.rows.loss_is_share:
-            gradients = _weighed_by_rows(gradients, replica.rows)
-        gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives)
-        replica.gradients_are_reduced = True
+        if replica.rows.known and replica.rows.of_trainer:
+            if not replica.rows.loss_is_share:
+                gradients = _weighed_by_rows(gradients, replica.rows)
+            gradients = _none_without_rows(gradients, replica.rows)
+        if not getattr(self, "gradient_accumulation_steps", None):
+            gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives)
+            replica.gradients_are_reduced = True
         try:
             return keras_apply(self, gradients, trainable_variables)
         finally:
             replica.gradients_are_reduced = False
 
     return apply
+
+
+def clipped(keras_clip: Function) -> Function:
+    """Keras's `optimizer._clip_gradients`, the first to see accumulated gradients: these are summed over ranks here.
+
+    Each rank accumulates its own, so k steps cost one all-reduce.
+    """
+
+    def _clip_gradients(self: Any, grads: Iterable[Any]) -> Any:
+        replica = current_replica()
+        if replica is not None and not replica.gradients_are_reduced:
+            grads = _summed_over_ranks(list(grads), replica.strategy.extended.collectives)
+            replica.gradients_are_reduced = True
+        return keras_clip(self, grads)
+
+    return _clip_gradients
 
 
 def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
@@ -69,9 +91,8 @@ def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
     """
 
     def share_of(values: Any) -> Any:
-        local, total = rows.counts(values.dtype)
         # No NaN: the mean over a rank without rows is not a number, and counts nothing.
-        return tf.math.multiply_no_nan(values, tf.math.divide_no_nan(local, total))
+        return tf.math.multiply_no_nan(values, rows.share(values.dtype))
 
     def weighed(gradient: Any) -> Any:
         if isinstance(gradient, tf.IndexedSlices):
@@ -79,6 +100,26 @@ def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
         return None if gradient is None else share_of(tf.convert_to_tensor(gradient))
 
     return [weighed(gradient) for gradient in gradients]
+
+
+def _none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
+    """The gradients; zeros on a rank without rows.
+
+    All of its losses are zero, but a mean over no rows, as BatchNormalization takes it, makes zero times NaN of them.
+    """
+    if tf.get_static_value(rows.local) is not None:
+        return gradients
+    given = [index for index, gradient in enumerate(gradients) if gradient is not None]
+    leaves = tf.nest.flatten([gradients[index] for index in given], expand_composites=True)
+    if not leaves:
+        return gradients
+    leaves = tf.cond(
+        rows.local > 0, lambda: [tf.identity(leaf) for leaf in leaves], lambda: [tf.zeros_like(leaf) for leaf in leaves]
+    )
+    kept = tf.nest.pack_sequence_as([gradients[index] for index in given], leaves, expand_composites=True)
+    for index, gradient in zip(given, kept, strict=True):
+        gradients[index] = gradient
+    return gradients
 
 
 def _summed_over_ranks(gradients: list[Any], collectives: GraphCollectives) -> list[Any]:

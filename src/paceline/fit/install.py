@@ -27,15 +27,19 @@ def _install(keras: ModuleType) -> None:
         )
     _installed = True
     from paceline.fit import (
+        agreement,
         building,
-        checkpoints,
         compat,
+        compiling,
         epochs,
+        file_seams,
         gradients,
         losses,
         means,
         metrics,
+        normalization,
         predictions,
+        random_rows,
         runs,
         single_batches,
         steps,
@@ -51,21 +55,31 @@ def _install(keras: ModuleType) -> None:
     for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
         _replace_in_graphs(optimizer, "apply", gradients.applied)
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
+    _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
     trainer = compat.TensorFlowTrainer
     _replace(trainer, "__init__", strategies.initialised)
-    _replace(trainer, "_get_metrics_result_or_logs", metrics.combined)
+    # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
+    _replace(compat.Trainer, "compile", compiling.without_xla)
+    _replace(trainer, "get_metrics_result", metrics.combined_in_model)
+    _replace(keras.Metric, "__init__", metrics.made)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
-    _replace(trainer, "_make_function", steps.marked_as_trainers)
+    _replace(trainer, "_make_function", steps.taken_together)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
     _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
+    _replace_in_graphs(keras.layers.BatchNormalization, "call", normalization.averaged)
+    for name in ("uniform", "normal", "randint", "dropout"):
+        _replace_in_graphs(compat.random_module, name, getattr(random_rows, name))
+    _replace_in_graphs(compat.random_module, "_cast_seed", random_rows.stepped_seed)
+    for name in ("truncated_normal", "categorical", "gamma", "beta", "binomial"):
+        _replace_in_graphs(compat.random_module, name, random_rows.other_numbers)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         _replace(trainer, name, single_batches.on_local_rows)
     _replace(trainer, "fit", runs.started_together)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))
-    backup, checkpoint = keras.callbacks.BackupAndRestore, keras.callbacks.ModelCheckpoint
-    for callback, name in ((backup, "_save_model"), (backup, "on_train_end"), (checkpoint, "_save_model")):
-        _replace(callback, name, checkpoints.written_by_chief)
+    file_seams.install(keras, _replace)
+    for hook in (*agreement.BEGIN_HOOKS, *agreement.EPOCH_HOOKS, *agreement.BATCH_HOOKS):
+        _replace(keras.callbacks.CallbackList, hook, agreement.agreed(hook))
     _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.gathered)
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(compat.trainer_module.TFEpochIterator)
 

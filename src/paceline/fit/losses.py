@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from paceline.fit.compat import loss_module
 from paceline.fit.replica import current_batch_replica, current_replica
+from paceline.fit.shares import mark_as_share
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]
@@ -30,8 +31,7 @@ def scaled(keras_scale: Function) -> Function:
             return keras_scale(value)
         replica.rows.loss_is_share = True
         value = tf.convert_to_tensor(value)
-        local, total = replica.rows.counts(value.dtype)
-        return value * tf.math.divide_no_nan(local, total)
+        return mark_as_share(value * replica.rows.share(value.dtype))
 
     return scale_loss_for_distribution
 
@@ -56,14 +56,15 @@ def reduced(keras_reduce: Function) -> Function:
     def reduce_values(values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size") -> Any:
         if tuple(values.shape) == (0,) and reduction not in (None, "none"):
             # Keras leaves values alone whose shape says that they are empty; a rank without rows contributes zero.
-            return tf.reduce_sum(values)
+            return mark_as_share(tf.reduce_sum(values))
         replica = current_replica()
         if replica is not None and reduction in ("sum", "mean_with_sample_weight"):
             replica.rows.loss_is_share = True
         if replica is None or reduction != "mean_with_sample_weight" or sample_weight is None or values.shape.rank == 0:
-            return keras_reduce(values, sample_weight, reduction)
+            result = keras_reduce(values, sample_weight, reduction)
+            return mark_as_share(result) if replica is not None and reduction == "sum" else result
         total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
-        return tf.math.divide_no_nan(tf.reduce_sum(values), total)
+        return mark_as_share(tf.math.divide_no_nan(tf.reduce_sum(values), total))
 
     return reduce_values
 

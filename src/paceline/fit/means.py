@@ -11,10 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit.replica import current_batch_replica
+from paceline.fit.shares import is_share, mark_as_share
 
 Function = Callable[..., Any]
-
-_IS_SHARE = "_paceline_is_share"
 
 
 def marked_as_share(keras_compute_loss: Function) -> Function:
@@ -22,9 +21,7 @@ def marked_as_share(keras_compute_loss: Function) -> Function:
 
     def compute_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
         loss = keras_compute_loss(self, *args, **kwargs)
-        if current_batch_replica() is not None and tf.is_tensor(loss):
-            setattr(loss, _IS_SHARE, True)
-        return loss
+        return loss if current_batch_replica() is None else mark_as_share(loss)
 
     return compute_loss
 
@@ -36,9 +33,9 @@ def weighed_by_rows(keras_update: Function) -> Function:
         replica = current_batch_replica()
         if replica is None or sample_weight is not None or not _is_scalar(values):
             return keras_update(self, values, sample_weight)
-        local, total = replica.rows.counts(self.dtype)
-        share = tf.math.divide_no_nan(local, total)
-        if getattr(values, _IS_SHARE, False):
+        local, _ = replica.rows.counts(self.dtype)
+        share = replica.rows.share(self.dtype)
+        if is_share(values):
             values = tf.math.divide_no_nan(tf.cast(values, self.dtype), share)
         # A mean over no rows is not a number; it must not reach the sum, not even times zero.
         values = tf.where(local > 0, tf.cast(values, self.dtype), tf.zeros([], self.dtype))

@@ -1,74 +1,147 @@
 """Metrics are sums on each rank; the ranks' sums are put together when somebody reads them.
 
-Reading is what costs a message, so it happens where `fit` and `evaluate` read (the end of an epoch, the end of an
-evaluation), not after each batch. The local sums stay as they are: the next batch adds to them.
+    update_state ─► local sums (no message)            result() ─► totals over ranks ─► Keras's own result on the totals
+
+The totals stand in for the variables while Keras computes (its `StatelessScope`); the local sums stay as they are,
+and the next batch adds to them. In a step reading is an operation of the graph, outside it an ordinary call; both are
+collective, as reading a metric is in `tf.distribute`.
 """
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from paceline.comm.communicator import Array, Communicator, Reduction
+from paceline.fit.replica import current_replica
 from paceline.fit.strategies import paceline_strategy_of
+from paceline.strategy.as_written import as_written
+from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]
 
+_OF_ALL_RANKS = "_paceline_is_of_all_ranks"
+_COMBINED = "_paceline_is_combined"
 
-def combined(keras_read: Function) -> Function:
-    """Keras's `Trainer._get_metrics_result_or_logs` over the sums of all ranks. Collective."""
+_thread = threading.local()
+_strategies: "WeakKeyDictionary[Any, SynchronousStrategy]" = WeakKeyDictionary()
+"""In whose scope, or step, a metric was made."""
 
-    def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
+
+def is_of_all_ranks(value: Any) -> bool:
+    """Whether `value` is the result of a metric over all ranks."""
+    return bool(getattr(value, _OF_ALL_RANKS, False))
+
+
+def made(keras_init: Function) -> Function:
+    """Keras's `Metric.__init__`, which sees to it that the metric is read over all ranks, whoever has written it."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        keras_init(self, *args, **kwargs)
+        for class_ in type(self).__mro__:
+            own = vars(class_).get("result")
+            if own is not None and issubclass(class_, keras.Metric) and not hasattr(own, _COMBINED):
+                is_keras = class_.__module__.split(".")[0] == "keras"
+                result = as_written(combined(own)) if is_keras else combined(own)
+                setattr(result, _COMBINED, True)
+                setattr(class_, "result", result)  # noqa: B010  # a class that has one, which mypy cannot know
+        remember(self, tf.distribute.get_strategy())
+
+    return __init__
+
+
+def remember(metric: Any, strategy: Any) -> None:
+    """From now on, `metric` is read over the ranks of `strategy`, also outside its scope."""
+    if isinstance(strategy, SynchronousStrategy) and strategy.world.size > 1:
+        _strategies[metric] = strategy
+
+
+def combined(keras_result: Function) -> Function:
+    """A metric's `result` over all ranks. Collective."""
+
+    def result(self: Any, *args: Any, **kwargs: Any) -> Any:
+        replica = current_replica()
+        if replica is not None:
+            remember(self, replica.strategy)
+        with _totals_of(self.variables, _strategies.get(self)):
+            return _marked(keras_result(self, *args, **kwargs))
+
+    result.__doc__ = keras_result.__doc__
+    result.__name__ = "result"
+    result.__wrapped__ = keras_result  # type: ignore[attr-defined]  # for `inspect.signature`
+    return result
+
+
+def combined_in_model(keras_get: Function) -> Function:
+    """Keras's `Trainer.get_metrics_result` over all ranks, in one message. Collective."""
+
+    def get_metrics_result(self: Any) -> Any:
         strategy = paceline_strategy_of(self)
-        if strategy is None or strategy.world.size == 1:
-            return keras_read(self, logs)
-        variables = list(self.metrics_variables)
-        local = [np.asarray(variable.numpy()) for variable in variables]
-        for variable, total in zip(variables, _totals(variables, local, strategy.world.communicator), strict=True):
-            variable.assign(total)
-        try:
-            read = keras_read(self, logs)
-            return _as_numbers(_with_totals(self, read, strategy) if read is logs else read)
-        finally:
-            for variable, value in zip(variables, local, strict=True):
-                variable.assign(value)
+        for metric in self.metrics:
+            remember(metric, strategy)
+        with _totals_of(self.metrics_variables, strategy):
+            return keras_get(self)
 
-    return _get_metrics_result_or_logs
+    return get_metrics_result
 
 
-def _with_totals(model: Any, logs: Any, strategy: Any) -> Any:
-    """The last step's `logs` of a user's own `train_step`, which Keras returns as they are, over all ranks.
-
-    A name that is one of the model's metrics takes the metric's value; any other number is averaged over the ranks.
-    """
-    if not isinstance(logs, dict):
-        return logs
-    totals = {metric.name: metric.result() for metric in model.metrics} | model.get_metrics_result()
-    others = {name: value for name, value in logs.items() if name not in totals}
-    numbers = [np.asarray(leaf, np.float64) for leaf in tf.nest.flatten(others)]
-    sums = strategy.world.communicator.all_reduce(numbers, Reduction.SUM) if numbers else []
-    means = tf.nest.pack_sequence_as(others, [np.divide(total, strategy.world.size) for total in sums])
-    return {name: totals[name] if name in totals else means[name] for name in logs}
+def _marked(value: Any) -> Any:
+    for leaf in tf.nest.flatten(value):
+        if getattr(_thread, "reads_totals", False) and tf.is_tensor(leaf):
+            setattr(leaf, _OF_ALL_RANKS, True)
+    return value
 
 
-def _totals(variables: list[Any], local: list[Array], communicator: Communicator) -> list[Array]:
-    """The value of each metric variable over all ranks, as its `aggregation` says."""
-    sums = communicator.all_reduce(local, Reduction.SUM)
-    totals = []
-    for variable, own, total in zip(variables, local, sums, strict=True):
+@contextlib.contextmanager
+def _totals_of(variables: Sequence[Any], strategy: SynchronousStrategy | None) -> Iterator[None]:
+    """While this lasts, reading `variables` gives their totals over ranks. Collective, unless it already lasts."""
+    replica = current_replica()
+    alone = replica is None and (strategy is None or strategy.world.size == 1)
+    if alone or getattr(_thread, "reads_totals", False) or not variables:
+        yield
+        return
+    if replica is not None:
+        totals = _totals_in_step(variables, replica)
+    else:
+        assert strategy is not None
+        totals = _totals_outside(variables, strategy)
+    _thread.reads_totals = True
+    try:
+        with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
+            yield
+    finally:
+        _thread.reads_totals = False
+
+
+def _totals_in_step(variables: Sequence[Any], replica: PacelineReplicaContext) -> list[Any]:
+    parts = [_part(variable, tf.convert_to_tensor(variable.value), replica) for variable in variables]
+    return replica.rows.statistics.summed_with(parts)
+
+
+def _part(variable: Any, value: Any, replica: PacelineReplicaContext) -> Any:
+    """What this rank adds to the total of a variable, as its `aggregation` says."""
+    match getattr(variable, "aggregation", "sum"):
+        case "mean":
+            return value / tf.cast(replica.num_replicas_in_sync, value.dtype)
+        case "only_first_replica" | "none":
+            return value if replica.replica_id_in_sync_group == 0 else tf.zeros_like(value)
+        case _:
+            return value
+
+
+def _totals_outside(variables: Sequence[Any], strategy: SynchronousStrategy) -> list[Any]:
+    communicator = strategy.world.communicator
+    local = [np.asarray(variable.numpy()) for variable in variables]
+    totals = communicator.all_reduce(local)
+    for index, (variable, own) in enumerate(zip(variables, local, strict=True)):
         match getattr(variable, "aggregation", "sum"):
             case "mean":
-                totals.append(np.divide(total, communicator.size).astype(own.dtype))
+                totals[index] = np.divide(totals[index], communicator.size).astype(own.dtype)
             case "only_first_replica" | "none":
-                totals.append(communicator.broadcast([own])[0])
-            case _:
-                totals.append(total)
+                totals[index] = communicator.broadcast([own])[0]
     return totals
-
-
-def _as_numbers(logs: Any) -> Any:
-    """Values out of the variables before these get their local sums back."""
-    if not isinstance(logs, dict):
-        return logs
-    return tf.nest.map_structure(lambda value: np.asarray(value)[()] if hasattr(value, "dtype") else value, dict(logs))

@@ -1,5 +1,6 @@
 """What happens around a whole `fit`: one start for all ranks, and one voice."""
 
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ Function = Callable[..., Any]
 
 def started_together(keras_fit: Function) -> Function:
     """Keras's `fit`, which shares the chief's values once, where the model is built. Collective."""
+
+    signature = inspect.signature(keras_fit)
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = paceline_strategy_of(self)
@@ -34,12 +37,15 @@ def started_together(keras_fit: Function) -> Function:
                 )
             with world.training_alone():
                 return keras_fit(self, *args, **kwargs)
+        arguments = signature.bind(self, *args, **kwargs).arguments
+        object.__setattr__(self, "_paceline_epochs", [arguments.get("initial_epoch", 0), arguments.get("epochs", 1)])
         object.__setattr__(self, "_paceline_in_fit", True)
         object.__setattr__(self, "_paceline_shared", False)
         try:
             return keras_fit(self, *args, **kwargs)
         finally:
             object.__setattr__(self, "_paceline_in_fit", False)
+            object.__setattr__(self, "_paceline_epochs", None)
 
     return fit
 

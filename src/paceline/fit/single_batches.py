@@ -27,13 +27,7 @@ def on_local_rows(keras_method: Function) -> Function:
         arguments.apply_defaults()
         for name in arguments.arguments.keys() & set(_BATCHED):
             arguments.arguments[name] = _local_rows(arguments.arguments[name], strategy.world)
-        if "return_dict" not in arguments.arguments:
-            return keras_method(*arguments.args, **arguments.kwargs)
-        wants_dict = arguments.arguments["return_dict"]
-        arguments.arguments["return_dict"] = True
-        logs = self._get_metrics_result_or_logs(keras_method(*arguments.args, **arguments.kwargs))
-        logs = {name: float(value) if value.ndim == 0 else value for name, value in logs.items()}
-        return logs if wants_dict else self._flatten_metrics_in_order(logs)
+        return keras_method(*arguments.args, **arguments.kwargs)
 
     return method
 

@@ -1,25 +1,90 @@
-"""Telling a trainer's step from a step of a custom loop: in the latter, users scale their losses themselves."""
+"""A trainer's step: how it begins and ends on all ranks together.
+
+    count rows over ranks ─► the step itself ─► put the numbers that it returns together
+      └ none left, or some rank's data has ended: the epoch ends here, on every rank
+
+Counting comes first, before anything is changed: a rank that has run out of data answers this message in place of a
+step (`no_more_rows`), so all ranks take the same number of steps.
+"""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
+from paceline.cluster.communication import Communication
+from paceline.fit.metrics import is_of_all_ranks
 from paceline.fit.replica import current_replica
+from paceline.fit.shares import is_share
+from paceline.fit.strategies import paceline_strategy_of
+from paceline.strategy.replica_context import OutOfData, PacelineReplicaContext, no_more_rows
 
 Function = Callable[..., Any]
 
 
-def marked_as_trainers(keras_make_function: Function) -> Function:
-    """Keras's `TensorFlowTrainer._make_function`, whose step says that it is a trainer's."""
+def taken_together(keras_make_function: Function) -> Function:
+    """Keras's `TensorFlowTrainer._make_function`, whose steps all ranks begin and end together. Collective."""
 
     def _make_function(self: Any, step_function: Function) -> Any:
+        counts_rows = False
+
         @functools.wraps(step_function)
         def step(data: Any) -> Any:
+            nonlocal counts_rows
             replica = current_replica()
-            if replica is not None:
-                replica.rows.of_trainer = True
-            return step_function(data)
+            if replica is None:
+                return step_function(data)
+            replica.rows.of_trainer = True
+            if not replica.rows.known:
+                return _numbers_of_all_ranks(step_function(data), replica)
+            counts_rows = True
+            with tf.control_dependencies([replica.rows.count()]):  # a step that does not take place changes nothing
+                return _numbers_of_all_ranks(step_function(data), replica)
 
-        return keras_make_function(self, step)
+        keras_function = keras_make_function(self, step)
+        strategy = paceline_strategy_of(self)
+        if strategy is None or strategy.world.size == 1 or strategy.world.communication is not Communication.MPI:
+            return keras_function
+        communicator = strategy.world.communicator
+
+        def function(iterator: Any) -> Any:
+            try:
+                return keras_function(iterator)
+            except OutOfData:
+                raise
+            except (StopIteration, tf.errors.OutOfRangeError) as end:
+                if counts_rows and not _was_told_by_others(end):
+                    no_more_rows(communicator)
+                raise
+
+        return function
 
     return _make_function
+
+
+def _was_told_by_others(end: BaseException) -> bool:
+    return OutOfData.__name__ in str(end)
+
+
+def _numbers_of_all_ranks(logs: Any, replica: PacelineReplicaContext) -> Any:
+    """What a step returns, over all ranks: metrics are already; a loss is summed; any other number is a rank's own.
+
+    That one counts as much as the rank's share of the rows, an integer as the chief has it.
+    """
+    leaves = tf.nest.flatten(logs)
+    own = [index for index, leaf in enumerate(leaves) if tf.is_tensor(leaf) and not is_of_all_ranks(leaf)]
+    parts = [_part_of(leaves[index], replica) for index in own]
+    for index, total in zip(own, replica.rows.statistics.summed_with(parts), strict=True):
+        leaves[index] = total
+    return tf.nest.pack_sequence_as(logs, leaves)
+
+
+def _part_of(value: Any, replica: PacelineReplicaContext) -> Any:
+    if not value.dtype.is_floating:
+        return value if replica.replica_id_in_sync_group == 0 else tf.zeros_like(value)
+    if is_share(value):
+        return value
+    if not replica.rows.known:
+        return value / tf.cast(replica.num_replicas_in_sync, value.dtype)
+    return tf.math.multiply_no_nan(value, replica.rows.share(value.dtype))

@@ -39,6 +39,11 @@ def float32_one_step_of_adam() -> dict[str, Any]:
     return train(_fresh_model(), _OPTIMIZERS["adam"](), _data(BATCH), epochs=1)
 
 
+@job(worlds=(2, 3), dtype="float32")
+def float32_one_step_of_muon() -> dict[str, Any]:
+    return train(_fresh_model(), optimizers.Muon(0.01), _data(BATCH), epochs=1)
+
+
 @job(dtype="float32")
 def float32_epochs_of_sgd() -> dict[str, Any]:
     return train(_fresh_model(), _OPTIMIZERS["sgd"](), _data(), epochs=_EPOCHS)

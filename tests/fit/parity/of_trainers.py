@@ -95,10 +95,7 @@ class OwnStep(keras.Model):
 
 @job(worlds=(2, 3))
 def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
-    result = train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
-    # A number that the step returns beside the metrics is this rank's; Paceline averages it, one worker reads its own.
-    del result["history"]["twice_the_loss"]
-    return result
+    return train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
 
 
 class OwnLoss(keras.Model):
@@ -165,3 +162,83 @@ def five_hundred_steps_fifty_at_a_time() -> dict[str, Any]:
         "metrics": None,
     }
     return train(model, optimizers.SGD(0.01), data, epochs=2, steps_per_epoch=250, compile_options=options)
+
+
+class Adversaries(keras.Model):
+    """Two models, two optimizers and two losses in one step, after Keras's guide: a generator and its critic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = keras.Sequential([keras.Input((3,)), layers.Dense(8, "tanh"), layers.Dense(8)])
+        self.critic = keras.Sequential(
+            [keras.Input((8,)), layers.Dense(8, "relu"), layers.Dropout(0.2), layers.Dense(1)]
+        )
+        self.losses_of_critic = keras.metrics.Mean(name="critic")
+        self.losses_of_generator = keras.metrics.Mean(name="generator")
+        self.seeds = keras.random.SeedGenerator(3)
+
+    def compile(self, critic_optimizer: Any, generator_optimizer: Any) -> None:
+        super().compile()
+        self.critic_optimizer, self.generator_optimizer = critic_optimizer, generator_optimizer
+        self.loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.losses_of_critic, self.losses_of_generator]
+
+    def train_step(self, real: Any) -> dict[str, Any]:
+        rows = tf.shape(real)[0]
+        made = self.generator(keras.random.normal((rows, 3), seed=self.seeds))
+        labels = tf.concat([tf.ones((rows, 1)), tf.zeros((rows, 1))], 0)
+        with tf.GradientTape() as tape:
+            said = [self.critic(rows_, training=True) for rows_ in (real, made)]
+            critic_loss = (self.loss_of(labels[:rows], said[0]) + self.loss_of(labels[rows:], said[1])) / 2
+        variables = self.critic.trainable_weights
+        self.critic_optimizer.apply(tape.gradient(critic_loss, variables), variables)
+        noise = keras.random.normal((rows, 3), seed=self.seeds)
+        with tf.GradientTape() as tape:
+            generator_loss = self.loss_of(labels[:rows], self.critic(self.generator(noise)))
+        variables = self.generator.trainable_weights
+        self.generator_optimizer.apply(tape.gradient(generator_loss, variables), variables)
+        self.losses_of_critic.update_state(critic_loss)
+        self.losses_of_generator.update_state(generator_loss)
+        return {metric.name: metric.result() for metric in self.metrics} | {"last": critic_loss + generator_loss}
+
+
+@job(worlds=(2, 3))
+def two_optimizers_in_one_step() -> dict[str, Any]:
+    x, _ = table(3 * BATCH + 5)
+    model = Adversaries()
+    model.compile(optimizers.Adam(0.01), optimizers.SGD(0.05))
+    data = tf.data.Dataset.from_tensor_slices(x).shuffle(60).batch(BATCH)
+    return {"model": model, "history": model.fit(data, epochs=3, verbose=0).history}
+
+
+@job(worlds=(2, 3))
+def validation_split_and_frequency() -> dict[str, Any]:
+    x, y = table(75)
+    return train(
+        dense_model(),
+        optimizers.RMSprop(0.01),
+        x,
+        y,
+        batch_size=BATCH,
+        validation_split=0.3,
+        validation_freq=2,
+        epochs=4,
+        initial_epoch=1,
+    )
+
+
+@job(worlds=(2,))
+def recompiled_and_run_eagerly() -> dict[str, Any]:
+    model, data = dense_model(), batches(table(37))
+    first = train(model, optimizers.SGD(0.1), data, epochs=1)["history"]
+    second = train(model, optimizers.Adam(0.01), data, epochs=2, compile_options={"run_eagerly": True})["history"]
+    return {"model": model, "history": first | {f"again_{name}": values for name, values in second.items()}}
+
+
+@job(worlds=(2,))
+def compiled_for_xla() -> dict[str, Any]:
+    """One worker compiles its step with XLA, which rounds differently; several cannot, and say so."""
+    return train(dense_model(), optimizers.SGD(0.1), batches(table(37)), compile_options={"jit_compile": True})

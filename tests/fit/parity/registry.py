@@ -5,8 +5,8 @@ from typing import Any
 
 ALL_WORLDS = (2, 3, 4)
 
-Job = Callable[[], dict[str, Any]]
-"""Trains and returns ``model`` (or ``weights``, a list of arrays) and ``history``."""
+Job = Callable[[], dict[str, Any] | None]
+"""Trains and returns ``model`` (or ``weights``, a list of arrays) and ``history``; None: this Keras cannot."""
 
 JOBS: dict[str, Job] = {}
 
@@ -20,9 +20,14 @@ def job(worlds: tuple[int, ...] = ALL_WORLDS, dtype: str = "float64") -> Callabl
         dtype: Keras's floatx while it runs.
     """
 
-    def register(function: Job) -> Job:
-        function.worlds, function.dtype = worlds, dtype
-        JOBS[function.__name__] = function
+    def declare(function: Job) -> Job:
+        register(function.__name__, function, worlds, dtype)
         return function
 
-    return register
+    return declare
+
+
+def register(name: str, function: Job, worlds: tuple[int, ...] = ALL_WORLDS, dtype: str = "float64") -> None:
+    """Registers a job that is made in a loop; its name stands in `rows.GENERATED`."""
+    function.worlds, function.dtype = worlds, dtype
+    JOBS[name] = function

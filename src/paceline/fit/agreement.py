@@ -1,0 +1,202 @@
+"""What callbacks decide takes effect on all ranks at the same step.
+
+    rank 0   callbacks run ─┐
+    rank 1   callbacks run ─┴► stop? new learning rate? StopIteration? ─► the same answer on all ranks ─► next step
+
+Callbacks run on every rank and see the same logs, so they mostly agree. One that looks at something else (a clock, a
+file, a random number) may not: then whoever wants to stop stops all, and the learning rate that a rank has changed is
+everybody's (the lowest such rank's). With PACELINE_STRICT=1 the callback that disagreed is named instead.
+
+After each batch the ranks meet only if some rank has a callback with something to say there.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+from paceline.cluster import environment
+from paceline.comm.communicator import Communicator, Reduction
+from paceline.errors import DesynchronizedError
+from paceline.fit.strategies import paceline_strategy_of
+
+_LOGGER = logging.getLogger("paceline")
+
+Function = Callable[..., Any]
+
+_STOPS = ("stop_training", "stop_evaluating", "stop_predicting")
+_NUM_WISHES = len(_STOPS) + 3
+_ENDED, _CHANGED_RATE, _RATE = range(len(_STOPS), _NUM_WISHES)
+
+BATCH_HOOKS = (
+    "on_train_batch_begin",
+    "on_train_batch_end",
+    "on_test_batch_begin",
+    "on_test_batch_end",
+    "on_predict_batch_begin",
+    "on_predict_batch_end",
+)
+EPOCH_HOOKS = ("on_epoch_begin", "on_epoch_end")
+BEGIN_HOOKS = ("on_train_begin", "on_test_begin", "on_predict_begin")
+
+
+class Agreement:
+    """The ranks' agreement on what the callbacks of one list decide.
+
+    Args:
+        callbacks: The list (`keras.callbacks.CallbackList`).
+        communicator: Among the ranks that train the list's model.
+    """
+
+    def __init__(self, callbacks: Any, communicator: Communicator) -> None:
+        self._callbacks = callbacks
+        self._communicator = communicator
+        self._strict = os.environ.get(environment.STRICT) == "1"
+        self._rate = self._current_rate()
+        self._said: set[int] = set()
+        own = np.array([_has_own(callbacks.callbacks, hook) for hook in BATCH_HOOKS], np.int8)
+        [watched] = communicator.all_reduce([own], Reduction.MAX)
+        self._watched = {hook for hook, is_watched in zip(BATCH_HOOKS, watched, strict=True) if is_watched}
+        self._watched.update(EPOCH_HOOKS, BEGIN_HOOKS)
+
+    def watches(self, hook: str) -> bool:
+        """Whether the ranks meet after this hook."""
+        return hook in self._watched
+
+    def run(self, hook: str, keras_hook: Function, arguments: Any, options: Any) -> None:
+        """Runs the callbacks' `hook` and agrees on what they have decided. Collective.
+
+        Raises:
+            StopIteration: a callback of some rank raised it; on all ranks.
+            DesynchronizedError: callbacks disagreed, and PACELINE_STRICT is 1.
+        """
+        before = self._wishes(ended=False)
+        ended: StopIteration | None = None
+        culprit = ""
+        with contextlib.ExitStack() as stack:
+            turns = stack.enter_context(self._one_by_one()) if self._strict else iter([""])
+            for name in turns:
+                try:
+                    keras_hook(self._callbacks, *arguments, **options)
+                except StopIteration as error:
+                    ended = error
+                if not culprit and not np.array_equal(before, self._wishes(ended is not None), equal_nan=True):
+                    culprit = name
+        if self._agree(hook, self._wishes(ended is not None), culprit):
+            raise ended or StopIteration(f"a callback of another rank ended {hook}")
+
+    @contextlib.contextmanager
+    def _one_by_one(self) -> Iterator[Iterator[str]]:
+        """Leaves one callback in the list at a time, to see which one decides what; yields their names."""
+        everyone = self._callbacks.callbacks
+
+        def turns() -> Iterator[str]:
+            for callback in everyone:
+                self._callbacks.callbacks = [callback]
+                yield type(callback).__name__
+
+        try:
+            yield turns()
+        finally:
+            self._callbacks.callbacks = everyone
+
+    def _wishes(self, ended: bool) -> Any:
+        model = self._callbacks.model
+        rate = self._current_rate()
+        wishes = np.zeros(_NUM_WISHES)
+        wishes[: len(_STOPS)] = [bool(getattr(model, name, False)) for name in _STOPS]
+        wishes[_ENDED] = ended
+        wishes[_CHANGED_RATE] = rate is not None and rate != self._rate
+        wishes[_RATE] = np.nan if rate is None else rate
+        return wishes
+
+    def _agree(self, hook: str, own: Any, culprit: str) -> bool:
+        everyones = np.concatenate(self._communicator.all_gather(own[None]))
+        wanted = everyones[:, :_RATE].max(axis=0)
+        same = (everyones[:, :_RATE] == wanted).all() and len(np.unique(everyones[:, _RATE])) == 1
+        if not same:
+            self._report(hook, everyones, culprit)
+        for index, name in enumerate(_STOPS):
+            if wanted[index] and not own[index]:
+                setattr(self._callbacks.model, name, True)
+        if wanted[_CHANGED_RATE]:
+            self._rate = everyones[int(everyones[:, _CHANGED_RATE].argmax()), _RATE]
+            variable = _rate_variable(self._callbacks.model)
+            if variable is not None and float(variable.numpy()) != self._rate:
+                variable.assign(self._rate)
+        return bool(wanted[_ENDED])
+
+    def _report(self, hook: str, everyones: Any, culprit: str) -> None:
+        what = int((everyones[:, :_RATE] != everyones[0, :_RATE]).any(axis=0).argmax())
+        ranks = ", ".join(str(rank) for rank in np.flatnonzero(everyones[:, what]))
+        wish = (
+            *_STOPS,
+            "StopIteration",
+            f"the learning rate ({', '.join(f'{rate:g}' for rate in everyones[:, _RATE])})",
+        )
+        message = f"the ranks' callbacks disagree in {hook} about {wish[what]}: decided on rank(s) {ranks} only"
+        if self._strict:
+            raise DesynchronizedError(f"{message}, by {self._names(culprit, everyones[:, what])}")
+        if self._communicator.rank == 0 and what not in self._said:
+            self._said.add(what)
+            _LOGGER.warning(
+                "%s; it takes effect on all ranks. %s=1 stops the job there and names the callback.",
+                message,
+                environment.STRICT,
+            )
+
+    def _names(self, culprit: str, decided: Any) -> str:
+        mine = np.frombuffer(culprit.encode(), np.uint8)
+        theirs = [name.tobytes().decode() for name in self._communicator.all_gather(mine)]
+        return ", ".join(f"{theirs[rank] or 'no callback'} (rank {rank})" for rank in np.flatnonzero(decided))
+
+    def _current_rate(self) -> float | None:
+        variable = _rate_variable(self._callbacks.model)
+        return None if variable is None else float(variable.numpy())
+
+
+def agreed(hook: str) -> Callable[[Function], Function]:
+    """Wraps `CallbackList`'s method `hook`, after which the ranks agree. Collective."""
+
+    def wrap(keras_hook: Function) -> Function:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if hook in BEGIN_HOOKS and getattr(self, "_paceline_agreement", None) is None:
+                self._paceline_agreement = _agreement_of(self)
+            agreement = getattr(self, "_paceline_agreement", None)
+            if agreement is None or not agreement.watches(hook):
+                return keras_hook(self, *args, **kwargs)
+            return agreement.run(hook, keras_hook, args, kwargs)
+
+        return method
+
+    return wrap
+
+
+def _agreement_of(callbacks: Any) -> Agreement | None:
+    model = callbacks.model
+    strategy = paceline_strategy_of(model) if hasattr(model, "distribute_strategy") else None
+    return (
+        Agreement(callbacks, strategy.world.communicator) if strategy is not None and strategy.world.size > 1 else None
+    )
+
+
+def _has_own(callbacks: Any, hook: str) -> bool:
+    """Whether a callback that may decide something has its own `hook`."""
+    names = (hook, hook.replace("_train", "")) if "_train" in hook else (hook,)
+    return any(
+        not getattr(getattr(callback, name, None), "_is_default", False)
+        for callback in callbacks
+        if not isinstance(callback, keras.callbacks.ProgbarLogger | keras.callbacks.History)
+        and not getattr(callback, "same_on_all_ranks", False)
+        for name in names
+    )
+
+
+def _rate_variable(model: Any) -> Any:
+    """The optimizer's learning rate where it is a variable; None for a schedule, or without an optimizer."""
+    rate = getattr(getattr(model, "optimizer", None), "learning_rate", None)
+    return rate if isinstance(rate, keras.Variable) else None

@@ -1,0 +1,146 @@
+"""Before the first step: is the job one that can be run, do all ranks mean the same one, and what will happen?
+
+All of it costs two small messages for each `fit` and `evaluate`.
+"""
+
+import hashlib
+import json
+import logging
+from typing import Any
+
+import numpy as np
+
+from paceline.comm.communicator import Communicator
+from paceline.data.description import DataDescription
+from paceline.data.slicing import local_slice
+from paceline.errors import DesynchronizedError
+
+_LOGGER = logging.getLogger("paceline")
+
+_DIGEST_BYTES = 16
+
+
+def begin_together(model: Any, data: DataDescription, num_batches: int | None, strategy: Any, training: bool) -> None:
+    """Checks the job and compares it over ranks; for a `fit`, the chief says how it will be run. Collective.
+
+    Args:
+        model: Built, if its data's shapes tell how.
+        data: What the epoch iterator knows of its data.
+        num_batches: Steps of an epoch; None if that is not known yet.
+        strategy: The model's.
+        training: Whether this is a `fit`'s training data.
+
+    Raises:
+        ValueError: a batch of fewer rows than replicas, or more steps than the data has batches; in a `fit` only.
+        DesynchronizedError: ranks have different models, data or step counts; the message has both values.
+    """
+    if training:
+        _check_batch(data, strategy.world.size)
+        _check_steps(data)
+    compare_over_ranks(facts_of(model, data, num_batches), strategy.world.communicator)
+    if training and strategy.world.rank == 0:
+        _LOGGER.info("%s", start_line(data, num_batches, strategy.world.size))
+
+
+def _check_batch(data: DataDescription, size: int) -> None:
+    if data.is_local or data.batch_size is None or data.batch_size >= size:
+        return
+    raise ValueError(
+        f"a batch of {data.batch_size} rows is fewer than the {size} replicas: some would never get a row. The batch "
+        f"is the global one, of which each replica computes its part: make it at least {size}, usually what one "
+        f"worker would use times the replicas (e.g. 32 * {size} = {32 * size}), with the learning rate scaled alike "
+        f"(paceline.scale_learning_rate), or start at most {data.batch_size} workers."
+    )
+
+
+def _check_steps(data: DataDescription) -> None:
+    wanted, there = data.steps_per_epoch, data.num_batches
+    if wanted is None or there is None or wanted <= there:
+        return
+    raise ValueError(
+        f"steps_per_epoch={wanted}, but the data has only {there} batches: training would end in the middle of the "
+        f"first epoch. Use steps_per_epoch={there} or leave it out (an epoch is then the whole data, which needs no "
+        ".repeat() either); or add .repeat() to the dataset for epochs that are longer than it."
+    )
+
+
+def start_line(data: DataDescription, num_batches: int | None, size: int) -> str:
+    """What will happen, in one line; pure."""
+    steps = (
+        "steps per epoch unknown until the first has ended" if num_batches is None else f"{num_batches} steps an epoch"
+    )
+    if data.is_local:
+        return f"{size} replicas; {steps}; each feeds its own batches, as the script shares them out"
+    if data.batch_size is None:
+        batch = "global batches as the data gives them"
+    else:
+        first, last = (local_slice(data.batch_size, rank, size) for rank in (0, size - 1))
+        low, high = sorted((first[1] - first[0], last[1] - last[0]))
+        batch = f"global batch {data.batch_size}, {low if low == high else f'{low} to {high}'} for each"
+    return f"{size} replicas; {batch}; {steps}; all read the same data and compute their own rows of each batch"
+
+
+def facts_of(model: Any, data: DataDescription, num_batches: int | None) -> dict[str, Any]:
+    """What must be the same on all ranks, as JSON can hold it."""
+    variables = list(model.trainable_variables) + list(model.non_trainable_variables) if model.built else []
+    optimizer = getattr(model, "optimizer", None)
+    return {
+        "number of batches in an epoch": num_batches,
+        "batch size": None if data.is_local else data.batch_size,
+        "data": data.components,
+        "number of variables in the model": len(variables),
+        "variables of the model": [[list(variable.shape), str(variable.dtype)] for variable in variables],
+        "names of the variables": [variable.path for variable in variables],
+        "optimizer": type(optimizer).__name__,
+        "steps_per_execution": getattr(model, "steps_per_execution", None),
+        "epochs": getattr(model, "_paceline_epochs", None),
+    }
+
+
+_MAY_DIFFER = "names of the variables"
+"""A rank that has made another model before numbers its layers differently."""
+
+
+def compare_over_ranks(facts: dict[str, Any], communicator: Communicator) -> None:
+    """Stops the job if ranks differ in what must be the same. Collective.
+
+    Raises:
+        DesynchronizedError: names each fact in which a rank differs from rank 0, with both values.
+    """
+    compared = {name: fact for name, fact in facts.items() if name != _MAY_DIFFER}
+    digest = hashlib.blake2b(json.dumps(compared).encode(), digest_size=_DIGEST_BYTES).digest()
+    digests = communicator.all_gather(np.frombuffer(digest, np.uint8))
+    if all(theirs.tobytes() == digest for theirs in digests):
+        return
+    texts = communicator.all_gather(np.frombuffer(json.dumps(facts).encode(), np.uint8))
+    chiefs, *others = (json.loads(text.tobytes()) for text in texts)
+    faults = [fault for rank, theirs in enumerate(others, 1) for fault in differences(chiefs, theirs, rank)]
+    raise DesynchronizedError(
+        "the ranks do not run the same job; stopped before the first step:\n  " + "\n  ".join(faults) + "\n"
+        "All ranks must run the same script on the same data: look for what depends on the rank, the host, its files "
+        "or its environment."
+    )
+
+
+def differences(chiefs: dict[str, Any], theirs: dict[str, Any], rank: int) -> list[str]:
+    """One line for each fact in which `theirs`, of `rank`, is not the chief's; pure."""
+    found = []
+    for name, chief_fact in chiefs.items():
+        fact = theirs.get(name)
+        if fact == chief_fact or name == _MAY_DIFFER:
+            continue
+        if name == "variables of the model":
+            names = zip(chiefs[_MAY_DIFFER], chief_fact, fact or [], strict=False)
+            found += [
+                f"variable {path}: {_variable_text(one)} on rank 0, {_variable_text(other)} on rank {rank}"
+                for path, one, other in names
+                if one != other
+            ][:1]
+        else:
+            found.append(f"{name}: {chief_fact} on rank 0, {fact} on rank {rank}")
+    return found
+
+
+def _variable_text(shape_and_dtype: Any) -> str:
+    shape, dtype = shape_and_dtype
+    return f"{tuple(shape)} {dtype}"

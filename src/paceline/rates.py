@@ -1,0 +1,33 @@
+"""Learning rates for larger global batches."""
+
+import math
+from typing import Literal
+
+from paceline.place import world_size
+
+Rule = Literal["linear", "sqrt"]
+
+
+def scale_learning_rate(base: float, rule: Rule = "linear", replicas: int | None = None) -> float:
+    """The learning rate for a global batch that is `replicas` times the batch that `base` was found for.
+
+    >>> scale_learning_rate(0.1, replicas=4), scale_learning_rate(0.001, rule="sqrt", replicas=4)
+    (0.4, 0.002)
+
+    Args:
+        base: The learning rate for the batch of one worker.
+        rule: ``"linear"`` (SGD: Goyal et al., 2017, https://arxiv.org/abs/1706.02677) or ``"sqrt"`` (often used with
+            Adam and its kin: Krizhevsky, 2014, https://arxiv.org/abs/1404.5997).
+        replicas: How many times larger the batch is; the workers of this job when None.
+
+    Raises:
+        ValueError: an unknown rule, or fewer than one replica.
+    """
+    factor = world_size() if replicas is None else replicas
+    if factor < 1:
+        raise ValueError(f"replicas={factor}: expected at least 1")
+    if rule == "linear":
+        return base * factor
+    if rule == "sqrt":
+        return base * math.sqrt(factor)
+    raise ValueError(f"rule={rule!r}: expected 'linear' or 'sqrt'")

@@ -1,0 +1,54 @@
+"""Every optimizer of Keras with each option that acts on gradients or weights: a job an optimizer, a fit an option.
+
+Not Muon, which multiplies by numbers of float32 whatever the weights are: `in_float32.py` has it.
+"""
+
+from typing import Any
+
+import keras
+from keras import optimizers
+
+from parity.ingredients import batches, layers, table, train
+from parity.registry import register
+from parity.rows import GENERATED, OPTIMIZERS
+
+_ROWS = 40
+
+
+def _options() -> dict[str, dict[str, Any]]:
+    return {
+        "plain": {},
+        "clipnorm": {"clipnorm": 0.05},
+        "clipvalue": {"clipvalue": 0.01},
+        "global_clipnorm": {"global_clipnorm": 0.05},
+        "weight_decay": {"weight_decay": 0.1},
+        "moving_average": {"use_ema": True, "ema_momentum": 0.7, "ema_overwrite_frequency": 2},
+        "accumulation": {"gradient_accumulation_steps": 2, "clipnorm": 0.05},
+        "loss_scale": {"loss_scale_factor": 8.0},
+        "schedule": {"learning_rate": optimizers.schedules.ExponentialDecay(0.02, 2, 0.5)},
+    }
+
+
+def _model() -> keras.Model:
+    return keras.Sequential([keras.Input((8,)), layers.Dense(6, "tanh"), layers.Dense(4)])
+
+
+def _train_with_each_option(name: str) -> dict[str, Any] | None:
+    optimizer_class = getattr(optimizers, name, None)
+    if optimizer_class is None:
+        return None
+    weights, history = [], {}
+    for option, arguments in _options().items():
+        model, optimizer = _model(), optimizer_class(**{"learning_rate": 0.02, **arguments})
+        # Built here: one that the first step builds inside its graph, as plain Keras does without this line, may start
+        # over in every step (ScheduleFreeAdamW of Keras 3.15 does).
+        optimizer.build(model.trainable_variables)
+        result = train(model, optimizer, batches(table(_ROWS)), compile_options={"metrics": None})
+        weights += result["model"].get_weights()
+        history[option] = result["history"]["loss"]
+    return {"weights": weights, "history": history}
+
+
+for _name in OPTIMIZERS:
+    _row = f"optimizer_{_name}"
+    register(_row, lambda name=_name: _train_with_each_option(name), GENERATED[_row])

@@ -1,0 +1,159 @@
+"""Ranks decide, notice and end together; the cases are in `together_jobs.py`, one world runs them all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from programs import run_python, run_workers
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+
+SCRIPT = Path(__file__).parent / "together_jobs.py"
+LIMIT_SECONDS = 280.0
+WORLDS = (2, 3)
+
+Results = dict[int, list[dict[str, Any]]]
+"""World size to what each rank's cases returned."""
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    of_worlds: Results = {}
+    for size in (1, *WORLDS):
+        folder = tmp_path_factory.mktemp(f"together_{size}")
+        if size == 1:
+            ended = run_python(SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
+        else:
+            ended = run_workers(size, SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
+        assert ended.code == 0, ended.output
+        of_worlds[size] = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(size)]
+    return of_worlds
+
+
+def _same_on_all(results: Results, size: int, case: str) -> Any:
+    chiefs, *others = (of_rank[case] for of_rank in results[size])
+    for theirs in others:
+        assert theirs == chiefs
+    return chiefs
+
+
+@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize(
+    ("case", "steps", "epochs"),
+    [
+        ("one_rank_stops", 3, 1),
+        ("one_rank_changes_the_learning_rate", 10, 2),
+        ("one_rank_raises_stop_iteration", 3, 1),
+        ("the_last_ranks_data_ends_early", 6, 2),
+    ],
+)
+def test_what_one_rank_decides_all_ranks_do_at_the_same_step(
+    results: Results, size: int, case: str, steps: int, epochs: int
+) -> None:
+    found = _same_on_all(results, size, case)
+    assert (found["steps"], found["epochs"]) == (steps, epochs)
+    assert found.get("rate", 0.5) == 0.5
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_a_nan_in_one_ranks_rows_terminates_all(results: Results, size: int) -> None:
+    assert _same_on_all(results, size, "nan_in_the_last_ranks_rows_terminates_all") == 3
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_a_rank_with_fewer_batches_goes_on_without_rows(results: Results, size: int) -> None:
+    found = _same_on_all(results, size, "ranks_feed_different_numbers_of_batches")
+    assert found["steps"] == 2 * (2 + size - 1)
+    assert np.isfinite(found["weights"]).all()
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_moving_statistics_are_alike_after_each_step_and_their_means_are_one_workers(
+    results: Results, size: int
+) -> None:
+    found = np.array(_same_on_all(results, size, "moving_statistics"))
+    one = np.array(_same_on_all(results, 1, "moving_statistics"))
+    num_features = one.shape[1] // 2
+    np.testing.assert_allclose(found[:, :num_features], one[:, :num_features], rtol=1e-9)
+    assert np.isfinite(found).all()
+    assert not np.allclose(found[:, num_features:], one[:, num_features:]), "each rank's variance is of its own rows"
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_moving_statistics_of_a_custom_loop_are_alike(results: Results, size: int) -> None:
+    found = _same_on_all(results, size, "moving_statistics_in_a_custom_loop")
+    one = results[1][0]["moving_statistics_in_a_custom_loop"]
+    np.testing.assert_allclose(found[: len(one) // 2], one[: len(one) // 2], rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_accumulated_gradients_are_summed_over_ranks_once_an_update(results: Results, size: int) -> None:
+    assert _same_on_all(results, size, "all_reduces_of_accumulated_gradients") == 2
+
+
+@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("another_model_on_the_last_rank", ("kernel: (6, 5) float64 on rank 0", "(6, 7) float64 on rank {last}")),
+        ("another_dtype_on_the_last_rank", ("data: float64 (6,)", "float32 (6,), int64 () on rank {last}")),
+        ("other_step_counts_on_the_last_rank", ("number of batches", "5 on rank 0, 4 on rank {last}")),
+        ("other_epochs_on_the_last_rank", ("epochs", "2] on rank 0", "3] on rank {last}")),
+    ],
+)
+def test_ranks_that_run_different_jobs_are_told_both_values(
+    results: Results, size: int, case: str, told: tuple[str, ...]
+) -> None:
+    message = _same_on_all(results, size, case)
+    assert message.startswith("DesynchronizedError: the ranks do not run the same job; stopped before the first step")
+    for part in told:
+        assert part.format(last=size - 1) in message
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_a_batch_that_leaves_ranks_without_rows_is_refused_with_the_right_number(results: Results, size: int) -> None:
+    message = _same_on_all(results, size, "a_batch_smaller_than_the_world")
+    assert message.startswith(f"ValueError: a batch of 1 rows is fewer than the {size} replicas")
+    assert f"at least {size}" in message
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_steps_that_the_data_cannot_fill_are_refused_with_the_right_number(results: Results, size: int) -> None:
+    message = _same_on_all(results, size, "more_steps_than_the_data_has")
+    assert message.startswith("ValueError: steps_per_epoch=9, but the data has only 5 batches")
+    assert "steps_per_epoch=5" in message
+
+
+def test_the_chief_says_once_how_the_fit_will_run(results: Results) -> None:
+    for size in WORLDS:
+        chief, *others = (of_rank["the_first_line_of_fit"] for of_rank in results[size])
+        assert others == [[]] * (size - 1)
+        [line] = chief
+        rows = "4" if size == 2 else "2 to 3"
+        assert line.startswith(f"{size} replicas; global batch 8, {rows} for each; 5 steps an epoch; ")
+    assert results[1][0]["the_first_line_of_fit"] == []
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_strictly_a_callback_that_disagrees_is_named(results: Results, size: int) -> None:
+    message = _same_on_all(results, size, "callbacks_that_disagree_strictly")
+    assert message.startswith("DesynchronizedError: the ranks' callbacks disagree in on_train_batch_end about")
+    assert f"stop_training: decided on rank(s) {size - 1} only, by Steps (rank {size - 1})" in message
+
+
+def test_unseeded_shuffles_give_each_row_to_one_rank_in_another_order_each_epoch(tmp_path: Path) -> None:
+    script = Path(__file__).parent / "unseeded_shuffles.py"
+    orders = []
+    for run in ("one", "two"):
+        folder = tmp_path / run
+        folder.mkdir()
+        ended = run_workers(3, script, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
+        assert ended.code == 0, ended.output
+        of_ranks = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(3)]
+        for of_epoch in zip(*of_ranks, strict=True):
+            assert sorted(row for rows in of_epoch for row in rows) == list(range(40))
+        orders += [str(of_epoch) for of_epoch in zip(*of_ranks, strict=True)]
+    assert len(set(orders)) == len(orders), "an epoch repeats the order of another, or a run that of another run"

@@ -1,0 +1,257 @@
+"""What ranks decide, notice and end together: one function a case, each run by every rank of one world.
+
+paceline run --workers N together_jobs.py DIRECTORY      writes DIRECTORY/rank<r>.json: case to what it returned
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from paceline import rank, world_size
+from paceline.comm.world import current_world
+from paceline.data.local_batches import mark_as_local
+
+layers = keras.layers
+RANK, SIZE = rank(), world_size()
+LAST = SIZE - 1
+BATCH = 8
+CASES: dict[str, Callable[[], Any]] = {}
+
+
+def case(function: Callable[[], Any]) -> Callable[[], Any]:
+    CASES[function.__name__] = function
+    return function
+
+
+def table(rows: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    return generator.normal(2.0, 3.0, size=(rows, 6)), generator.integers(0, 3, rows)
+
+
+def batches(rows: int = 40, batch: int = BATCH) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(table(rows)).batch(batch)
+
+
+def model_of(*middle: Any, optimizer: Any = None, **options: Any) -> keras.Model:
+    model = keras.Sequential([keras.Input((6,)), *(middle or [layers.Dense(5, "relu")]), layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer or keras.optimizers.SGD(0.05), loss, **options)
+    return model
+
+
+def checksum(model: keras.Model) -> list[float]:
+    return [float(np.sum(np.abs(values), dtype="float64")) for values in model.get_weights()]
+
+
+class Steps(keras.callbacks.Callback):
+    """Counts steps; does `act` after step number `at`, on the last rank only."""
+
+    def __init__(self, act: Callable[[Any], None] = lambda model: None, at: int = -1) -> None:
+        super().__init__()
+        self.act, self.at, self.count = act, at, 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.count += 1
+        if RANK == LAST and self.count == self.at:
+            self.act(self.model)
+
+
+def fit(model: keras.Model, data: Any, steps: Steps, **options: Any) -> dict[str, Any]:
+    history = model.fit(data, verbose=0, callbacks=[steps], **{"epochs": 2, **options}).history
+    return {"steps": steps.count, "epochs": len(history["loss"]), "weights": checksum(model)}
+
+
+def error_of(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+@case
+def one_rank_stops() -> Any:
+    return fit(model_of(), batches(), Steps(lambda model: setattr(model, "stop_training", True), at=3))
+
+
+@case
+def one_rank_changes_the_learning_rate() -> Any:
+    def change(model: keras.Model) -> None:
+        model.optimizer.learning_rate = 0.5
+
+    model = model_of()
+    return {**fit(model, batches(), Steps(change, at=2)), "rate": float(model.optimizer.learning_rate.numpy())}
+
+
+@case
+def one_rank_raises_stop_iteration() -> Any:
+    def end(model: keras.Model) -> None:
+        raise StopIteration
+
+    return fit(model_of(), batches(), Steps(end, at=3), epochs=1)
+
+
+@case
+def nan_in_the_last_ranks_rows_terminates_all() -> Any:
+    x, y = table()
+    x[2 * BATCH + BATCH - 1] = np.nan
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH)
+    steps = Steps()
+    model_of().fit(data, epochs=2, verbose=0, callbacks=[keras.callbacks.TerminateOnNaN(), steps])
+    return steps.count
+
+
+@case
+def the_last_ranks_data_ends_early() -> Any:
+    rows = 24 if RANK == LAST else 40
+    x, y = table()
+
+    def generate() -> Any:
+        for begin in range(0, rows, BATCH):
+            yield x[begin : begin + BATCH], y[begin : begin + BATCH]
+
+    signature = (tf.TensorSpec((None, 6), tf.float64), tf.TensorSpec((None,), tf.int64))
+    data = tf.data.Dataset.from_generator(generate, output_signature=signature)
+    return fit(model_of(layers.BatchNormalization()), data, Steps())
+
+
+@case
+def ranks_feed_different_numbers_of_batches() -> Any:
+    own = mark_as_local(batches(16 + 8 * RANK))
+    return fit(model_of(layers.BatchNormalization()), own, Steps())
+
+
+class Statistics(keras.callbacks.Callback):
+    """The moving statistics of the model's first layer after each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_steps: list[list[float]] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        normalization = self.model.layers[0]
+        self.of_steps.append(np.concatenate([normalization.moving_mean, normalization.moving_variance]).tolist())
+
+
+@case
+def moving_statistics() -> Any:
+    """The last batch has two rows: with three ranks or more, some have none."""
+    statistics = Statistics()
+    model_of(layers.BatchNormalization()).fit(batches(18), epochs=2, verbose=0, callbacks=[statistics])
+    return statistics.of_steps
+
+
+@case
+def all_reduces_of_accumulated_gradients() -> Any:
+    """How often as many numbers as the model has weights are summed over ranks, in 6 steps accumulated by 3."""
+    model = model_of(optimizer=keras.optimizers.Adam(0.01, gradient_accumulation_steps=3))
+    communicator = current_world().communicator
+    num_weights, counted, original = model.count_params(), [], communicator.all_reduce
+
+    def counting(arrays: Any, *args: Any) -> Any:
+        counted.append(sum(array.size for array in arrays) == num_weights)
+        return original(arrays, *args)
+
+    communicator.all_reduce = counting
+    try:
+        model.fit(batches(48), epochs=1, verbose=0)
+    finally:
+        communicator.all_reduce = original
+    return sum(counted)
+
+
+@case
+def another_model_on_the_last_rank() -> Any:
+    model = model_of(layers.Dense(7 if RANK == LAST else 5))
+    return error_of(lambda: model.fit(batches(), verbose=0))
+
+
+@case
+def another_dtype_on_the_last_rank() -> Any:
+    x, y = table()
+    data = tf.data.Dataset.from_tensor_slices((x.astype("float32" if RANK == LAST else "float64"), y)).batch(BATCH)
+    return error_of(lambda: model_of().fit(data, verbose=0))
+
+
+@case
+def other_step_counts_on_the_last_rank() -> Any:
+    return error_of(lambda: model_of().fit(batches(32 if RANK == LAST else 40), verbose=0))
+
+
+@case
+def other_epochs_on_the_last_rank() -> Any:
+    return error_of(lambda: model_of().fit(batches(), epochs=3 if RANK == LAST else 2, verbose=0))
+
+
+@case
+def a_batch_smaller_than_the_world() -> Any:
+    return error_of(lambda: model_of().fit(batches(batch=1), verbose=0))
+
+
+@case
+def more_steps_than_the_data_has() -> Any:
+    return error_of(lambda: model_of().fit(batches(), steps_per_epoch=9, verbose=0))
+
+
+@case
+def the_first_line_of_fit() -> Any:
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger = logging.getLogger("paceline")
+    logger.addHandler(handler)
+    try:
+        model_of().fit(*table(), batch_size=BATCH, verbose=0, validation_data=batches(5))
+    finally:
+        logger.removeHandler(handler)
+    return said
+
+
+@case
+def callbacks_that_disagree_strictly() -> Any:
+    os.environ["PACELINE_STRICT"] = "1"
+    try:
+        callbacks = [keras.callbacks.TerminateOnNaN(), Steps(lambda model: setattr(model, "stop_training", True), at=2)]
+        return error_of(lambda: model_of().fit(batches(), verbose=0, callbacks=callbacks))
+    finally:
+        del os.environ["PACELINE_STRICT"]
+
+
+@case
+def moving_statistics_in_a_custom_loop() -> Any:
+    """Comes last: a script that names a strategy gets none by itself from then on."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model = model_of(layers.BatchNormalization())
+
+    @tf.function
+    def train(x: Any) -> None:
+        strategy.run(lambda rows: model(rows, training=True), args=(x,))
+
+    for x, _ in strategy.experimental_distribute_dataset(batches(18)):
+        train(x)
+    return np.concatenate([model.layers[0].moving_mean, model.layers[0].moving_variance]).tolist()
+
+
+def main() -> None:
+    keras.config.set_floatx("float64")
+    results = {}
+    for name, function in CASES.items():
+        keras.utils.set_random_seed(1)
+        results[name] = function()
+        print(f"{name} done", flush=True)
+    (Path(sys.argv[1]) / f"rank{RANK}.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
