@@ -59,6 +59,11 @@ def test_what_one_rank_decides_all_ranks_do_at_the_same_step(
 
 
 @pytest.mark.parametrize("size", WORLDS)
+def test_a_step_that_not_all_ranks_take_leaves_nothing_behind(results: Results, size: int) -> None:
+    assert _same_on_all(results, size, "the_last_ranks_data_ends_early")["iterations"] == 6
+
+
+@pytest.mark.parametrize("size", WORLDS)
 def test_a_nan_in_one_ranks_rows_terminates_all(results: Results, size: int) -> None:
     assert _same_on_all(results, size, "nan_in_the_last_ranks_rows_terminates_all") == 3
 

@@ -11,9 +11,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
+from paceline.comm.communicator import Communicator
 from paceline.fit.metrics import is_of_all_ranks
 from paceline.fit.replica import current_replica
 from paceline.fit.shares import is_share
@@ -39,23 +41,22 @@ def taken_together(keras_make_function: Function) -> Function:
             if not replica.rows.known:
                 return _numbers_of_all_ranks(step_function(data), replica)
             counts_rows = True
-            with tf.control_dependencies([replica.rows.count()]):  # a step that does not take place changes nothing
-                return _numbers_of_all_ranks(step_function(data), replica)
+            return _numbers_of_all_ranks(step_function(_after(replica.rows.count(), data)), replica)
 
         keras_function = keras_make_function(self, step)
         strategy = paceline_strategy_of(self)
         if strategy is None or strategy.world.size == 1 or strategy.world.communication is not Communication.MPI:
             return keras_function
-        communicator = strategy.world.communicator
+        world = strategy.world
 
         def function(iterator: Any) -> Any:
             try:
                 return keras_function(iterator)
-            except OutOfData:
-                raise
             except (StopIteration, tf.errors.OutOfRangeError) as end:
-                if counts_rows and not _was_told_by_others(end):
-                    no_more_rows(communicator)
+                if counts_rows:
+                    has_ended = not _was_told_by_others(end)
+                    if not has_ended or not no_more_rows(world.communicator):
+                        _take_back_the_step(self, world.communicator, has_ended)
                 raise
 
         return function
@@ -63,8 +64,39 @@ def taken_together(keras_make_function: Function) -> Function:
     return _make_function
 
 
+def _after(count: Any, data: Any) -> Any:
+    """`data`, there once the rows have been counted: what follows from them does not happen in a step that does not.
+
+    Only the data: control edges to every operation of the step would keep TensorFlow from fusing them.
+    """
+
+    def there(leaf: Any) -> Any:
+        return tf.identity(leaf) if tf.is_tensor(leaf) else leaf
+
+    with tf.control_dependencies([count]):
+        return tf.nest.map_structure(there, data, expand_composites=True)
+
+
 def _was_told_by_others(end: BaseException) -> bool:
-    return OutOfData.__name__ in str(end)
+    return isinstance(end, OutOfData) or OutOfData.__name__ in str(end)
+
+
+def _take_back_the_step(model: Any, communicator: Communicator, has_ended: bool) -> None:
+    """After a step that some ranks had begun when others had no more data: all take the state of one that had not.
+
+    What depends on the data has not happened anywhere, but seeds may have been drawn and steps counted. Collective.
+    """
+    flags = communicator.all_gather(np.array([has_ended]))
+    root = next(rank for rank, [ended] in enumerate(flags) if ended)
+    of_metrics = {id(variable) for variable in model.metrics_variables}
+    state = [variable for variable in model.non_trainable_variables if id(variable) not in of_metrics]
+    if getattr(model, "optimizer", None) is not None:
+        state += model.optimizer.variables
+    values = [variable.numpy() for variable in state]
+    if communicator.rank != root:
+        values = [np.zeros_like(value) for value in values]
+    for variable, value in zip(state, communicator.all_reduce(values), strict=True):
+        variable.assign(value)
 
 
 def _numbers_of_all_ranks(logs: Any, replica: PacelineReplicaContext) -> Any:
