@@ -24,6 +24,7 @@ FULL = os.environ.get("PACELINE_PARITY") == "full"
 RELATIVE_FLOAT64 = 1e-9
 RELATIVE_FLOAT32_STEP = 1e-6
 RELATIVE_FLOAT16 = 1e-5
+RELATIVE_BFLOAT16 = 1e-3
 ALLOWED_DRIFT = 2.0
 """Times the drift of one process that adds the same batch in as many parts."""
 
@@ -150,3 +151,8 @@ def test_half_precision_scales_and_skips_alike(runs: Runs, job: str, size: int) 
     assert several.history["history_steps"] == one.history["history_steps"]
     assert several.history["history_scale"] == one.history["history_scale"]
     assert one.history["history_scale"] < 1024.0, "no step overflowed: the job does not test what it says"
+
+
+@pytest.mark.parametrize(("job", "size"), _cases(lambda job: job.name.startswith("bfloat16")))
+def test_bfloat16_agrees_to_its_few_digits(runs: Runs, job: str, size: int) -> None:
+    assert distance(runs.result(job, size).weights, runs.result(job).weights) <= RELATIVE_BFLOAT16

@@ -149,6 +149,21 @@ def test_strictly_a_callback_that_disagrees_is_named(results: Results, size: int
     assert f"stop_training: decided on rank(s) {size - 1} only, by Steps (rank {size - 1})" in message
 
 
+@pytest.mark.parametrize("size", WORLDS)
+def test_a_step_that_is_a_tf_function_counts_the_rows_of_each_batch(results: Results, size: int) -> None:
+    found, one = _same_on_all(results, size, "run_of_a_tf_function"), results[1][0]["run_of_a_tf_function"]
+    np.testing.assert_allclose(found["means"], one["means"], rtol=1e-9)
+    assert found["of_steps"] == pytest.approx(one["of_steps"], rel=1e-9)
+    assert found["outside"] == 5.0
+
+
+def test_data_sharded_by_hand_take_as_many_steps_as_they_have(results: Results) -> None:
+    assert {size: _same_on_all(results, size, "data_sharded_by_hand")["steps"] for size in WORLDS} == {2: 6, 3: 10}
+    for size in WORLDS:
+        found = _same_on_all(results, size, "data_sharded_by_hand")
+        assert found["iterations"] == found["draws"] == found["steps"]
+
+
 def test_unseeded_shuffles_give_each_row_to_one_rank_in_another_order_each_epoch(tmp_path: Path) -> None:
     script = Path(__file__).parent / "unseeded_shuffles.py"
     orders = []

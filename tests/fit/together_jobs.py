@@ -174,6 +174,18 @@ def all_reduces_of_accumulated_gradients() -> Any:
 
 
 @case
+def data_sharded_by_hand() -> Any:
+    """Ranks feed 12 rows each in global batches of 8: as many steps as shares of a batch, 8 / N, need for them."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    model = model_of(layers.Dropout(0.2), optimizer=keras.optimizers.Adam(0.01))
+    steps = Steps()
+    found = fit(model, batches(12).with_options(options), steps, epochs=np.int64(2))
+    seeds = [int(number) for number in model.layers[0].seed_generator.state.numpy()]
+    return {**found, "iterations": int(model.optimizer.iterations.numpy()), "draws": seeds[1]}
+
+
+@case
 def another_model_on_the_last_rank() -> Any:
     model = model_of(layers.Dense(7 if RANK == LAST else 5))
     return error_of(lambda: model.fit(batches(), verbose=0))
@@ -244,6 +256,35 @@ def moving_statistics_in_a_custom_loop() -> Any:
     for x, _ in strategy.experimental_distribute_dataset(batches(18)):
         train(x)
     return np.concatenate([model.layers[0].moving_mean, model.layers[0].moving_variance]).tolist()
+
+
+@case
+def run_of_a_tf_function() -> Any:
+    """`strategy.run` of a `tf.function`, called eagerly, over batches of 4, 4 and 3 rows; metrics made in the scope."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((6,)), layers.BatchNormalization(), layers.Dense(2)])
+        optimizer = keras.optimizers.SGD(0.01)
+        of_steps, outside = keras.metrics.Mean(), keras.metrics.Sum()
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            y = model(x, training=True)
+            if tf.reduce_sum(y) > 1e9:  # AutoGraph's
+                tf.print("large")
+            loss = tf.nn.compute_average_loss(tf.reduce_sum(y**2, -1), global_batch_size=4)
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        of_steps.update_state(tf.reduce_sum(x, -1))
+        return loss
+
+    statistics = []
+    for x, _ in strategy.experimental_distribute_dataset(batches(11, batch=4)):
+        strategy.run(step, args=(x,))
+        statistics.append(model.layers[0].moving_mean.numpy().tolist())
+    outside.update_state(5.0)
+    return {"means": statistics, "of_steps": float(of_steps.result()), "outside": float(outside.result())}
 
 
 def main() -> None:

@@ -58,3 +58,10 @@ def test_gpus_go_by_local_rank_and_are_shared_in_turn():
     assert [plan.gpu for plan in plan_workers(identities, None, ())] == [None, None]
     variables = variables_of(WorkerPlan(identity(0), None, "5"), {"CUDA_VISIBLE_DEVICES": "3,5"})
     assert variables["CUDA_VISIBLE_DEVICES"] == "5"
+    assert "PACELINE_COMMUNICATION" not in variables
+
+
+def test_workers_that_share_a_gpu_talk_over_mpi_unless_told_otherwise():
+    one, _ = plan_workers([identity(0), identity(1)], None, ("0",))
+    assert variables_of(one, {})["PACELINE_COMMUNICATION"] == "mpi"
+    assert variables_of(one, {"PACELINE_COMMUNICATION": "ring"})["PACELINE_COMMUNICATION"] == "ring"

@@ -96,6 +96,7 @@ def run(
     """
     if not module and not Path(script).exists():
         _refuse(f"SCRIPT: received {script!r}; expected a file that exists here (with -m, the name of a module)")
+    from paceline.cluster.communication import communication
     from paceline.launcher.agent import run_job
     from paceline.launcher.job import JobDescription, worker_command
 
@@ -114,6 +115,7 @@ def run(
     except ValueError as fault:
         _refuse(str(fault))
     try:
+        communication(os.environ, num_gpus=0)  # each worker would find the same fault
         code = run_job(job)
     except ConfigurationError as fault:
         typer.echo(f"paceline: {fault}", err=True)

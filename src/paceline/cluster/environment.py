@@ -44,3 +44,6 @@ COMMUNICATION = "PACELINE_COMMUNICATION"
 
 STRICT = "PACELINE_STRICT"
 """``1``: callbacks that disagree over ranks stop the job and are named; else what one decides holds for all."""
+
+ALLOW_MISMATCH = "PACELINE_ALLOW_MISMATCH"
+"""``1``: ranks with different versions may form a group, by hand."""

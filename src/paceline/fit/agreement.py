@@ -61,6 +61,8 @@ class Agreement:
         own = np.array([_has_own(callbacks.callbacks, hook) for hook in BATCH_HOOKS], np.int8)
         [watched] = communicator.all_reduce([own], Reduction.MAX)
         self._watched = {hook for hook, is_watched in zip(BATCH_HOOKS, watched, strict=True) if is_watched}
+        for kind in {hook.split("_")[1] for hook in self._watched}:
+            setattr(callbacks, f"_async_{kind}", False)  # what callbacks decide must be known when ranks meet
         self._watched.update(EPOCH_HOOKS, BEGIN_HOOKS)
 
     def watches(self, hook: str) -> bool:
@@ -88,6 +90,20 @@ class Agreement:
                     culprit = name
         if self._agree(hook, self._wishes(ended is not None), culprit):
             raise ended or StopIteration(f"a callback of another rank ended {hook}")
+
+    def compare_first_epochs(self) -> None:
+        """Stops the job if ranks have restored different epochs. Collective.
+
+        Raises:
+            DesynchronizedError: with each rank's epoch.
+        """
+        own = getattr(self._callbacks.model, "_initial_epoch", None) or 0
+        epochs = np.concatenate(self._communicator.all_gather(np.array([own], np.int64))).tolist()
+        if len(set(epochs)) > 1:
+            raise DesynchronizedError(
+                f"the ranks would go on from different epochs: {', '.join(map(str, epochs))} on ranks 0 to "
+                f"{len(epochs) - 1}. The directory of BackupAndRestore must be one that all ranks share."
+            )
 
     @contextlib.contextmanager
     def _one_by_one(self) -> Iterator[Iterator[str]]:
@@ -169,7 +185,10 @@ def agreed(hook: str) -> Callable[[Function], Function]:
             agreement = getattr(self, "_paceline_agreement", None)
             if agreement is None or not agreement.watches(hook):
                 return keras_hook(self, *args, **kwargs)
-            return agreement.run(hook, keras_hook, args, kwargs)
+            result = agreement.run(hook, keras_hook, args, kwargs)
+            if hook == "on_train_begin":
+                agreement.compare_first_epochs()
+            return result
 
         return method
 

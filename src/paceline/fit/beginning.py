@@ -58,8 +58,8 @@ def _check_steps(data: DataDescription) -> None:
     if wanted is None or there is None or wanted <= there:
         return
     raise ValueError(
-        f"steps_per_epoch={wanted}, but the data has only {there} batches: training would end in the middle of the "
-        f"first epoch. Use steps_per_epoch={there} or leave it out (an epoch is then the whole data, which needs no "
+        f"steps_per_epoch={wanted}, but the data has only {there} batches: no epoch could have so many steps. Use "
+        f"steps_per_epoch={there} or leave it out (an epoch is then the whole data, which needs no "
         ".repeat() either); or add .repeat() to the dataset for epochs that are longer than it."
     )
 
@@ -108,11 +108,11 @@ def compare_over_ranks(facts: dict[str, Any], communicator: Communicator) -> Non
         DesynchronizedError: names each fact in which a rank differs from rank 0, with both values.
     """
     compared = {name: fact for name, fact in facts.items() if name != _MAY_DIFFER}
-    digest = hashlib.blake2b(json.dumps(compared).encode(), digest_size=_DIGEST_BYTES).digest()
+    digest = hashlib.blake2b(json.dumps(compared, default=int).encode(), digest_size=_DIGEST_BYTES).digest()
     digests = communicator.all_gather(np.frombuffer(digest, np.uint8))
     if all(theirs.tobytes() == digest for theirs in digests):
         return
-    texts = communicator.all_gather(np.frombuffer(json.dumps(facts).encode(), np.uint8))
+    texts = communicator.all_gather(np.frombuffer(json.dumps(facts, default=int).encode(), np.uint8))
     chiefs, *others = (json.loads(text.tobytes()) for text in texts)
     faults = [fault for rank, theirs in enumerate(others, 1) for fault in differences(chiefs, theirs, rank)]
     raise DesynchronizedError(

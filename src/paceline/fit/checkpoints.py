@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.comm.world import current_world
-from paceline.fit import compat
 from paceline.fit.files import full_path, is_shared, moment_of, shared_claims, written_once
 
 Function = Callable[..., Any]
@@ -64,7 +63,7 @@ def restored_in_turn(keras_restore: Function) -> Function:
         if not is_shared(self.model):
             return keras_restore(self, logs)
         optimizer = self.model.optimizer
-        if self.model.built and optimizer is not None and not optimizer.built and _is_there(self):
+        if self.model.built and optimizer is not None and not optimizer.built:
             with self.model.distribute_strategy.scope():  # all ranks together, so not in turn
                 optimizer.build(self.model.trainable_variables)
         with shared_claims().alone(_name_of(self)):
@@ -87,7 +86,3 @@ def removed_in_turn(keras_end: Function) -> Function:
 
 def _name_of(backup: Any) -> str:
     return f"BackupAndRestore {full_path(backup.backup_dir)}"
-
-
-def _is_there(backup: Any) -> bool:
-    return bool(compat.file_utils.exists(backup._weights_path))

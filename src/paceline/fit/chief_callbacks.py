@@ -38,8 +38,10 @@ def without_chief_only(keras_init: Function) -> Function:
         model: Any = None,
         **params: Any,
     ) -> None:
+        if callbacks:
+            callbacks = keras.tree.flatten(callbacks)  # Keras takes a single one for one that may run in a thread
         if callbacks and _is_follower(model):
-            flat = keras.tree.flatten(callbacks)
+            flat = callbacks
             callbacks = [callback for callback in flat if not is_chief_only(callback)]
             for callback in flat:
                 if is_chief_only(callback):

@@ -27,7 +27,8 @@ def without_xla(keras_compile: Function) -> Function:
                 "without XLA, with the same numbers.",
                 strategy.world.size,
             )
-        arguments.arguments["jit_compile"] = False
-        return keras_compile(*arguments.args, **arguments.kwargs)
+        result = keras_compile(self, *args, **kwargs)
+        self.jit_compile = False  # not in what is saved with the model
+        return result
 
     return compile_

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import current_world
-from paceline.fit.replica import current_replica
+from paceline.fit.replica import current_replica, taking_place
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.replica_context import StepRows
@@ -60,7 +60,8 @@ def applied(keras_apply: Function) -> Function:
             gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives)
             replica.gradients_are_reduced = True
         try:
-            return keras_apply(self, gradients, trainable_variables)
+            with taking_place():
+                return keras_apply(self, gradients, trainable_variables)
         finally:
             replica.gradients_are_reduced = False
 

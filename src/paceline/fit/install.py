@@ -69,6 +69,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(keras.layers.BatchNormalization, "call", normalization.averaged)
     for name in ("uniform", "normal", "randint", "dropout"):
         _replace_in_graphs(compat.random_module, name, getattr(random_rows, name))
+    _replace_in_graphs(keras.random.SeedGenerator, "next", steps.drawn_in_step)
     _replace_in_graphs(compat.random_module, "_cast_seed", random_rows.stepped_seed)
     for name in ("truncated_normal", "categorical", "gamma", "beta", "binomial"):
         _replace_in_graphs(compat.random_module, name, random_rows.other_numbers)

@@ -8,6 +8,7 @@ collective, as reading a metric is in `tf.distribute`.
 """
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ _COMBINED = "_paceline_is_combined"
 
 _thread = threading.local()
 _strategies: "WeakKeyDictionary[Any, SynchronousStrategy]" = WeakKeyDictionary()
-"""In whose scope, or step, a metric was made."""
+"""In whose steps a metric has been updated."""
 
 
 def is_of_all_ranks(value: Any) -> bool:
@@ -44,15 +45,37 @@ def made(keras_init: Function) -> Function:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         keras_init(self, *args, **kwargs)
         for class_ in type(self).__mro__:
-            own = vars(class_).get("result")
-            if own is not None and issubclass(class_, keras.Metric) and not hasattr(own, _COMBINED):
-                is_keras = class_.__module__.split(".")[0] == "keras"
-                result = as_written(combined(own)) if is_keras else combined(own)
-                setattr(result, _COMBINED, True)
-                setattr(class_, "result", result)  # noqa: B010  # a class that has one, which mypy cannot know
-        remember(self, tf.distribute.get_strategy())
+            if issubclass(class_, keras.Metric) and class_ is not keras.Metric:
+                _wrap_once(class_, "result", combined)
+                _wrap_once(class_, "update_state", updated)
 
     return __init__
+
+
+def _wrap_once(class_: type, name: str, wrap: Callable[[Function], Function]) -> None:
+    own = vars(class_).get(name)
+    if own is None or hasattr(own, _COMBINED):
+        return
+    wrapped = functools.wraps(own)(wrap(own))
+    if class_.__module__.split(".")[0] == "keras":  # AutoGraph converts what users write, and nothing of Keras
+        wrapped = as_written(wrapped)
+    setattr(wrapped, _COMBINED, True)
+    setattr(class_, name, wrapped)
+
+
+def updated(keras_update: Function) -> Function:
+    """A metric's `update_state`. In a step it adds this rank's rows; outside of one, all ranks add the same.
+
+    So only a metric that is updated in steps is put together over ranks.
+    """
+
+    def update_state(self: Any, *args: Any, **kwargs: Any) -> Any:
+        replica = current_replica()
+        if replica is not None:
+            remember(self, replica.strategy)
+        return keras_update(self, *args, **kwargs)
+
+    return update_state
 
 
 def remember(metric: Any, strategy: Any) -> None:
@@ -65,15 +88,9 @@ def combined(keras_result: Function) -> Function:
     """A metric's `result` over all ranks. Collective."""
 
     def result(self: Any, *args: Any, **kwargs: Any) -> Any:
-        replica = current_replica()
-        if replica is not None:
-            remember(self, replica.strategy)
         with _totals_of(self.variables, _strategies.get(self)):
             return _marked(keras_result(self, *args, **kwargs))
 
-    result.__doc__ = keras_result.__doc__
-    result.__name__ = "result"
-    result.__wrapped__ = keras_result  # type: ignore[attr-defined]  # for `inspect.signature`
     return result
 
 

@@ -68,7 +68,7 @@ class RowGenerator:
         if shape.shape[0] == 0:
             return operation(shape=shape, key=self._key, counter=self._counter, alg=_PHILOX, **options)
         in_block = _BLOCK_BYTES // _NUMBER_BYTES.get(tf.as_dtype(dtype), 4)
-        first = first_row(self._rows, shape[0]) * tf.reduce_prod(shape[1:])
+        first = first_row(self._rows, shape[0], _static(shape)) * tf.reduce_prod(shape[1:])
         skipped = first % in_block
         counter = self._counter + tf.stack([tf.cast(first // in_block, tf.uint64), tf.constant(0, tf.uint64)])
         length = tf.reshape(skipped + tf.reduce_prod(shape), [1])
@@ -78,11 +78,15 @@ class RowGenerator:
         return result
 
 
-def first_row(rows: StepRows, length: Any) -> Any:
+def first_row(rows: StepRows, length: Any, static_shape: Any = None) -> Any:
     """Where this rank's part begins on a first axis of this `length`, int64; 0 if the axis is not the batch's.
 
-    It is if its length is that of the rows, or a multiple of it (time steps folded into the batch).
+    It is if its length is that of the rows, or a multiple of it (time steps folded into the batch), and if it is not
+    known when the step is built while the rows are not (weights, not rows).
     """
+    known = static_shape is not None and static_shape.rank is not None and static_shape[0] is not None
+    if known and tf.get_static_value(rows.local) is None:
+        return tf.constant(0, tf.int64)
     local = tf.cast(rows.local, tf.int64)
     divisor = tf.maximum(local, 1)
     of_batch = tf.logical_and(local > 0, tf.equal(length % divisor, 0))
@@ -191,4 +195,6 @@ def _length(lead: Any) -> Any:
     """Length of the first axis of what a generator is asked for: by shape, or one result for each row of logits."""
     if tf.is_tensor(lead):
         return lead[0] if lead.dtype.is_integer and lead.shape.rank == 1 else tf.shape(lead)[0]
-    return lead[0] if len(lead) else 1
+    if isinstance(lead, (tuple, list)):
+        return lead[0] if len(lead) else 1
+    return len(lead)

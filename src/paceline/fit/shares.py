@@ -44,6 +44,10 @@ def _is_from_shares(tensor: Any, left: list[int]) -> bool:
     operation = tensor.op
     if operation.type in _OF_SHARES:
         return _is_from_shares(operation.inputs[0], left)
+    if operation.type == "IdentityN":
+        return _is_from_shares(operation.inputs[tensor.value_index], left)
+    if operation.type == "ConcatV2":
+        return all(_is_from_shares(part, left) for part in list(operation.inputs)[:-1])
     if operation.type in _OF_SHARES_ALL:
         return all(_is_from_shares(part, left) or _is_zero(part) for part in operation.inputs)
     if operation.type in _SCALING:

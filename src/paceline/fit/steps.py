@@ -11,13 +11,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
-from paceline.comm.communicator import Communicator
 from paceline.fit.metrics import is_of_all_ranks
-from paceline.fit.replica import current_replica
+from paceline.fit.replica import current_replica, taking_place
 from paceline.fit.shares import is_share
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy.replica_context import OutOfData, PacelineReplicaContext, no_more_rows
@@ -53,10 +51,8 @@ def taken_together(keras_make_function: Function) -> Function:
             try:
                 return keras_function(iterator)
             except (StopIteration, tf.errors.OutOfRangeError) as end:
-                if counts_rows:
-                    has_ended = not _was_told_by_others(end)
-                    if not has_ended or not no_more_rows(world.communicator):
-                        _take_back_the_step(self, world.communicator, has_ended)
+                if counts_rows and not _was_told_by_others(end):
+                    no_more_rows(world.communicator)
                 raise
 
         return function
@@ -67,7 +63,8 @@ def taken_together(keras_make_function: Function) -> Function:
 def _after(count: Any, data: Any) -> Any:
     """`data`, there once the rows have been counted: what follows from them does not happen in a step that does not.
 
-    Only the data: control edges to every operation of the step would keep TensorFlow from fusing them.
+    Only the data: control edges to every operation of the step would keep TensorFlow from fusing them. What does not
+    follow from the data waits by itself: counting steps (`gradients.py`) and drawing seeds (`drawn_in_step`).
     """
 
     def there(leaf: Any) -> Any:
@@ -77,26 +74,18 @@ def _after(count: Any, data: Any) -> Any:
         return tf.nest.map_structure(there, data, expand_composites=True)
 
 
+def drawn_in_step(keras_next: Function) -> Function:
+    """Keras's `SeedGenerator.next`, which moves on in steps that take place."""
+
+    def next_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with taking_place():
+            return keras_next(self, *args, **kwargs)
+
+    return next_
+
+
 def _was_told_by_others(end: BaseException) -> bool:
     return isinstance(end, OutOfData) or OutOfData.__name__ in str(end)
-
-
-def _take_back_the_step(model: Any, communicator: Communicator, has_ended: bool) -> None:
-    """After a step that some ranks had begun when others had no more data: all take the state of one that had not.
-
-    What depends on the data has not happened anywhere, but seeds may have been drawn and steps counted. Collective.
-    """
-    flags = communicator.all_gather(np.array([has_ended]))
-    root = next(rank for rank, [ended] in enumerate(flags) if ended)
-    of_metrics = {id(variable) for variable in model.metrics_variables}
-    state = [variable for variable in model.non_trainable_variables if id(variable) not in of_metrics]
-    if getattr(model, "optimizer", None) is not None:
-        state += model.optimizer.variables
-    values = [variable.numpy() for variable in state]
-    if communicator.rank != root:
-        values = [np.zeros_like(value) for value in values]
-    for variable, value in zip(state, communicator.all_reduce(values), strict=True):
-        variable.assign(value)
 
 
 def _numbers_of_all_ranks(logs: Any, replica: PacelineReplicaContext) -> Any:

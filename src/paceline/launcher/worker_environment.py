@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import environment
+from paceline.cluster.communication import Communication
 from paceline.cluster.job_directory import job_directory
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import WORKER, ClusterSpec, Task
@@ -26,6 +27,8 @@ class WorkerPlan:
     """None: not bound."""
     gpu: str | None
     """None: the host has none, and CUDA_VISIBLE_DEVICES stays as the user set it."""
+    gpu_is_shared: bool = False
+    """Whether another worker has the same one."""
 
 
 def plan_workers(
@@ -37,6 +40,7 @@ def plan_workers(
             identity=identity,
             cores=shares[identity.local_rank] if shares is not None else None,
             gpu=gpus[identity.local_rank % len(gpus)] if gpus else None,
+            gpu_is_shared=0 < len(gpus) < len(identities),
         )
         for identity in identities
     )
@@ -67,4 +71,6 @@ def worker_environment(
             variables.setdefault(name, str(plan.cores.num_threads))
     if plan.gpu is not None:
         variables[CUDA_VISIBLE_DEVICES] = plan.gpu
+    if plan.gpu_is_shared:  # NCCL refuses two ranks on one GPU
+        variables.setdefault(environment.COMMUNICATION, Communication.MPI.value)
     return variables

@@ -23,10 +23,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paceline.cluster import environment
 from paceline.cluster.spec import ClusterSpec, Task
 from paceline.errors import ConfigurationError, StartTimeoutError
 from paceline.rendezvous.channel import MAX_MESSAGE_BYTES, WatcherLine
-from paceline.rendezvous.facts import ALLOW_MISMATCH, Facts
+from paceline.rendezvous.facts import Facts
 from paceline.rendezvous.framing import LineSplitter
 from paceline.rendezvous.key import cluster_digest, job_key
 from paceline.rendezvous.order import Denied, Granted, Left, Order, decode, encode
@@ -109,7 +110,7 @@ def join_by_hand(
         cluster_digest=cluster_digest(cluster),
         facts=facts,
         start_timeout_seconds=start_timeout_seconds,
-        allow_mismatch=settings.get(ALLOW_MISMATCH) == "1",
+        allow_mismatch=settings.get(environment.ALLOW_MISMATCH) == "1",
         key=job_key(cluster, settings).hex(),
     )
     line, watchdog_line = socket.socketpair()

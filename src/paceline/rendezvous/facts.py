@@ -3,9 +3,6 @@
 import socket
 from dataclasses import dataclass, field
 
-ALLOW_MISMATCH = "PACELINE_ALLOW_MISMATCH"
-"""Environment variable: ``1`` lets ranks with different versions form a group."""
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:

@@ -11,7 +11,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.rendezvous.facts import ALLOW_MISMATCH, version_differences
+from paceline.cluster import environment
+from paceline.rendezvous.facts import version_differences
 from paceline.rendezvous.messages import (
     Ended,
     FenceIn,
@@ -113,7 +114,7 @@ class Group:
         if differences and not (join.allow_mismatch or self._chief.allow_mismatch):
             return Refused(
                 f"the ranks do not run the same programs: {'; '.join(differences)}. "
-                f"Install the same versions on every host, or set {ALLOW_MISMATCH}=1 to go on with these."
+                f"Install the same versions on every host, or set {environment.ALLOW_MISMATCH}=1 to go on with these."
             )
         return None
 

@@ -15,8 +15,13 @@ newer one, this is the only file to mend.
 | `context.global_seed` | whether and how the script has seeded TensorFlow; asking the public way draws a number |
 | `context.context` | to give the runtime a cluster for TensorFlow's own collectives without TensorFlow's own strategy |
 | `script_ops.EagerFunc`, `._py_funcs` | what `tf.numpy_function` calls through; itself it is 4 to 12 times as slow |
+| `tf.__internal__.autograph.tf_convert` | `strategy.run(tf.function)`: its Python, traced within the step |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
 """
+
+from typing import Any
+
+import tensorflow as tf
 
 try:
     from tensorflow.python.distribute.distribute_lib import ReplicaContext, UpdateContext, get_update_replica_id
@@ -29,12 +34,17 @@ try:
     from tensorflow.python.ops.script_ops import EagerFunc
     from tensorflow.python.ops.script_ops import _py_funcs as python_functions
 except ImportError as fault:
-    import tensorflow as tf
-
     raise ImportError(
         f"Paceline does not know TensorFlow {tf.__version__}: a name that its strategies are built on is gone "
         f"({fault}). Install a TensorFlow that Paceline supports (2.17 to 2.21), or a newer Paceline."
     ) from fault
+
+
+def for_graphs(python_function: Any) -> Any:
+    """`python_function` as `tf.function` would trace it: converted by AutoGraph, unless that is switched off here."""
+    context = tf.__internal__.autograph.control_status_ctx()
+    return tf.__internal__.autograph.tf_convert(python_function, context)
+
 
 __all__ = [
     "EagerFunc",
@@ -46,6 +56,7 @@ __all__ = [
     "UpdateContext",
     "context",
     "create_mirrored_variable",
+    "for_graphs",
     "get_default_graph",
     "get_update_replica_id",
     "global_seed",

@@ -7,6 +7,7 @@ reductions, gathering, how datasets are shared out, and the value that a new var
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -40,10 +41,28 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         self.collectives = graph_collectives_of(world)
         self._broadcast_new_variables = broadcast_new_variables and world.size > 1
         self._step_rows: StepRows | None = None
+        self._lifted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        """For each `tf.function` given to `run`, the graph that holds the whole of its step."""
 
     # What a replica is and does.
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if not isinstance(fn, tf.types.experimental.PolymorphicFunction):
+            return self._call_as_replica(fn, args, kwargs)
+        # A trace of `fn` by itself would keep the row counts of the step that it was made in.
+        if not tf.executing_eagerly():
+            return self._call_as_replica(compat.for_graphs(fn.python_function), args, kwargs)
+        if fn not in self._lifted:
+            self._lifted[fn] = self._as_one_graph(fn.python_function)
+        return self._lifted[fn](args, kwargs)
+
+    def _as_one_graph(self, python_function: Callable[..., Any]) -> Any:
+        converted = compat.for_graphs(python_function)
+        return tf.function(
+            lambda args, kwargs: self._call_as_replica(converted, args, kwargs), autograph=False, reduce_retracing=True
+        )
+
+    def _call_as_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         outermost = self._step_rows is None
         rows = self._step_rows or StepRows(_rows_of((args, kwargs)), self.world.rank, self.world.size, self.collectives)
         context = PacelineReplicaContext(self._container_strategy(), self.world.rank, rows, self.collectives)

@@ -99,14 +99,9 @@ NO_MORE = -(2**40)
 """Added to the ranks' rows, it makes the sum negative."""
 
 
-def no_more_rows(communicator: Communicator) -> bool:
-    """This rank's data has come to its end: the others, at or before their next step, end with it. Collective.
-
-    Returns:
-        Whether the data of all ranks has; else the others had begun a step.
-    """
-    [total] = communicator.all_reduce([np.array(NO_MORE, np.int64)])
-    return int(total) == communicator.size * NO_MORE
+def no_more_rows(communicator: Communicator) -> None:
+    """This rank's data has come to its end: the others, at or before their next step, end with it. Collective."""
+    communicator.all_reduce([np.array(NO_MORE, np.int64)])
 
 
 class OutOfData(StopIteration):

@@ -1,5 +1,6 @@
 """Where the rows come from: datasets of every length, arrays, sequences, generators, several inputs."""
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -128,3 +129,16 @@ def several_inputs_and_outputs() -> dict[str, Any]:
         "metrics": {"kind": ["accuracy"], "size": ["mae"]},
     }
     return train(model, optimizers.Adam(0.01), batches((inputs, targets)), compile_options=options)
+
+
+@job(worlds=(2, 3))
+def ragged_sequences() -> dict[str, Any] | None:
+    if "ragged" not in inspect.signature(keras.Input).parameters:
+        return None
+    generator = np.random.default_rng(2)
+    lengths = generator.integers(1, 6, 37)
+    words = tf.RaggedTensor.from_row_lengths(generator.integers(0, 20, lengths.sum()), lengths)
+    inputs = keras.Input((None,), dtype="int64", ragged=True)
+    pooled = layers.GlobalAveragePooling1D()(layers.Embedding(20, 6)(inputs))
+    data = tf.data.Dataset.from_tensor_slices((words, generator.integers(0, 4, 37))).batch(BATCH)
+    return train(keras.Model(inputs, layers.Dense(4)(pooled)), optimizers.Adam(0.01), data)

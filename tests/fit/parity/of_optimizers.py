@@ -74,3 +74,16 @@ def half_precision_with_an_overflow_on_one_rank() -> dict[str, Any]:
         "steps": [int(optimizer.inner_optimizer.iterations.numpy())],
     }
     return result
+
+
+@job(worlds=(2, 3), dtype="float32")
+def bfloat16_of_keras_policy() -> dict[str, Any]:
+    """Eight bits of mantissa: a gradient is rounded before ranks add it up, so one step differs in the third digit."""
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        x, y = table(5 * BATCH)
+        model = keras.Sequential([keras.Input((8,)), layers.Dense(16, "tanh"), layers.Dense(4, dtype="float32")])
+        return train(model, optimizers.SGD(0.05, clipnorm=1.0), batches((x.astype("float32"), y)))
+    finally:
+        keras.config.set_dtype_policy(policy)
