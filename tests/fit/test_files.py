@@ -51,7 +51,7 @@ class Job:
         return chiefs
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=[3])
 def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Job:
     directory = tmp_path_factory.mktemp(f"files_of_{request.param}")
     watched = directory / "a_reader_loads_through_fifty_saves"
