@@ -89,6 +89,7 @@ def a_sum_over_ranks_is_saved_by_all_together(directory: Path) -> Any:
     paths = [Path(manager.save()).name for _ in range(2)]
     reader = tf.train.load_checkpoint(manager.latest_checkpoint)
     strategy.run(lambda: total.assign(0.0))
+    strategy.reduce("SUM", 0.0, axis=None)  # all have renamed their files
     return {
         "paths": paths,
         "total": float(reader.get_tensor("total/.ATTRIBUTES/VARIABLE_VALUE")),
