@@ -40,7 +40,9 @@ def float32_one_step_of_adam() -> dict[str, Any]:
 
 
 @job(worlds=(2, 3), dtype="float32")
-def float32_one_step_of_muon() -> dict[str, Any]:
+def float32_one_step_of_muon() -> dict[str, Any] | None:
+    if keras.__version__.startswith("3.10."):
+        return None  # its Muon cannot train on TensorFlow at all
     return train(_fresh_model(), optimizers.Muon(0.01), _data(BATCH), epochs=1)
 
 
