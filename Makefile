@@ -75,5 +75,5 @@ bench: install ## the benchmarks, each beside its peers (long)
 
 .PHONY: clean
 clean: ## remove what the tools leave behind, and .venv
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .environments .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
