@@ -21,6 +21,9 @@ WORLDS = (2, 3, 4)
 FULL = os.environ.get("PACELINE_PARITY") == "full"
 """Whether every job runs on every world size, also those that only lead into the same arithmetic by another way."""
 
+NEWEST_KERAS = ["3", "15"]
+"""Only an older one, in `make matrix`, may lack what a job trains."""
+
 RELATIVE_FLOAT64 = 1e-9
 RELATIVE_FLOAT32_STEP = 1e-6
 RELATIVE_FLOAT16 = 1e-5
@@ -76,8 +79,11 @@ class Runs:
         if not folder.exists():
             folder.mkdir()
             self._run(size, folder)
-        if (folder / f"{job}.absent").exists():
-            pytest.skip("this version of Keras has not what the job trains")
+        absent = folder / f"{job}.absent"
+        if absent.exists():
+            version = absent.read_text()
+            assert version.split(".")[:2] != NEWEST_KERAS, f"{job} trains nothing on Keras {version}"
+            pytest.skip(f"Keras {version} cannot train {job}, alone or on several workers")
         path = folder / f"{job}.rank{rank}.npz"
         assert path.exists(), f"{job} did not come to its end; output:\n{(folder / 'output').read_text()}"
         with np.load(path) as archive:

@@ -16,7 +16,7 @@ private = Path(os.environ["PACELINE_JOB_DIRECTORY"])
 private.mkdir(mode=0o700, exist_ok=True)
 (private / os.environ["PACELINE_RANK"]).write_text("mine")
 Path("private." + os.environ["PACELINE_RANK"]).write_text(f"{private}\\n")
-while not all(Path(f"private.{rank}").exists() for rank in range(2)):
+while not all((told := Path(f"private.{rank}")).exists() and told.read_text() for rank in range(2)):
     time.sleep(0.01)
 """
 
