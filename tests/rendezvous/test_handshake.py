@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from paceline.rendezvous.framing import frame
 from paceline.rendezvous.handshake import (
     MAX_HANDSHAKE_BYTES,
+    PROTOCOL,
     HandshakeError,
     Initiator,
     Responder,
@@ -67,10 +68,10 @@ def test_a_recorded_proof_proves_nothing_the_next_time():
     ("hello", "stranger"),
     [
         ({}, Stranger.OTHER_PROGRAM),
-        ({"paceline": 1}, Stranger.OTHER_PROGRAM),
-        ({"paceline": 1, "nonce": "00"}, Stranger.OTHER_PROGRAM),
-        ({"paceline": 1, "nonce": "zz"}, Stranger.OTHER_PROGRAM),
-        ({"paceline": 2, "nonce": NONCE.hex()}, Stranger.OTHER_PROTOCOL),
+        ({"paceline": PROTOCOL}, Stranger.OTHER_PROGRAM),
+        ({"paceline": PROTOCOL, "nonce": "00"}, Stranger.OTHER_PROGRAM),
+        ({"paceline": PROTOCOL, "nonce": "zz"}, Stranger.OTHER_PROGRAM),
+        ({"paceline": PROTOCOL + 1, "nonce": NONCE.hex()}, Stranger.OTHER_PROTOCOL),
     ],
 )
 def test_strangers_are_told_apart(hello, stranger):

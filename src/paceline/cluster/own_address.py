@@ -1,4 +1,4 @@
-"""Whether this process can serve its own address in TF_CONFIG, asked before anything waits. Does I/O.
+"""Whether this process can serve its own address in the cluster, asked before anything waits. Does I/O.
 
 Refused is what TensorFlow would fail on too: a port that cannot be opened. A host that is not this machine is
 only warned about. It may be right: behind NAT or a Kubernetes service the name belongs to no interface of the
@@ -10,22 +10,22 @@ Nothing here takes a second: a name server or a process table that does not answ
 import errno
 import logging
 import os
-import queue
 import socket
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import psutil
 
+from paceline.cluster.environment import TF_CONFIG
 from paceline.cluster.spec import Address
+from paceline.cluster.time_limit import within
 from paceline.errors import ConfigurationError
 
 RESOLVE_LIMIT_SECONDS = 0.3
 HOLDER_LIMIT_SECONDS = 0.3
 
-_Answer = TypeVar("_Answer")
+_OTHER_PORT = "give this task a free port in the TF_CONFIG of every process"
+
 _logger = logging.getLogger(__name__)
 
 
@@ -52,26 +52,32 @@ class _Endpoint:
 _EVERY_INTERFACE = _Endpoint(socket.AF_INET, "")
 
 
-def check_own_address(address: Address) -> None:
+def check_own_address(address: Address, given_by: str = TF_CONFIG, other_port: str = _OTHER_PORT) -> None:
     """Refuses an own `address` whose port cannot be opened; warns if its host seems not to be this machine.
 
-    The port is tried on the addresses of this machine that the host stands for; if none, on all interfaces.
+    The port is tried on the addresses of this machine that the host stands for; if none, on all interfaces. The host is
+    doubted only if a person wrote it, in TF_CONFIG.
+
+    Args:
+        address: Where this process will listen.
+        given_by: Who says so: TF_CONFIG, or a scheduler.
+        other_port: How to change the port, as an instruction.
 
     Raises:
         ConfigurationError: the port is taken (tells by whom, where that can be seen), or needs privileges.
     """
-    found = _within(RESOLVE_LIMIT_SECONDS, lambda: _resolve(address.host))
+    found = within(RESOLVE_LIMIT_SECONDS, lambda: _resolve(address.host))
     own = [] if found is None or isinstance(found, OSError) else _on_this_machine(found)
     for endpoint in own or [_EVERY_INTERFACE]:
         error = endpoint.bind_error(address.port)
         if error == errno.EADDRINUSE:
-            raise ConfigurationError(_taken(address))
+            raise ConfigurationError(_taken(address, given_by, other_port))
         if error == errno.EACCES:
             raise ConfigurationError(
-                f"TF_CONFIG gives this process the address {address}, but opening port {address.port} needs "
-                f"privileges; give its task a port from 1024 on in the TF_CONFIG of every process."
+                f"{given_by} gives this process the address {address}, but opening port {address.port} needs "
+                f"privileges; {other_port}, from 1024 on."
             )
-    if not own:
+    if not own and given_by == TF_CONFIG:
         _logger.warning(
             "TF_CONFIG gives this process the address %s, but %s. This is right behind NAT or a Kubernetes "
             "service; otherwise correct the host, or task.index if the address is another machine's.",
@@ -102,12 +108,13 @@ def _doubt(host: str, found: Sequence[_Endpoint] | OSError | None) -> str:
     return f'the host "{host}" is no address of this machine ({", ".join(endpoint.host for endpoint in found)})'
 
 
-def _taken(address: Address) -> str:
-    holder = _within(HOLDER_LIMIT_SECONDS, lambda: _holder(address.port)) or "another process"
+def _taken(address: Address, given_by: str = TF_CONFIG, other_port: str = _OTHER_PORT) -> str:
+    holder = within(HOLDER_LIMIT_SECONDS, lambda: _holder(address.port)) or "another process"
+    same = "task.index" if given_by == TF_CONFIG else "number"
     return (
-        f"TF_CONFIG gives this process the address {address}, but port {address.port} is already taken by "
-        f"{holder}; if that is another worker of this job, two processes have the same task.index, otherwise "
-        f"end it, or give this task a free port in the TF_CONFIG of every process."
+        f"{given_by} gives this process the address {address}, but port {address.port} is already taken by "
+        f"{holder}; if that is another worker of this job, two processes have the same {same}, otherwise "
+        f"end it, or {other_port}."
     )
 
 
@@ -126,14 +133,4 @@ def _holder(port: int) -> str | None:
             return f"this process itself ({pid})"
         return f"process {pid} ({psutil.Process(pid).name()})"
     except (psutil.Error, OSError):
-        return None
-
-
-def _within(limit_seconds: float, ask: Callable[[], _Answer]) -> _Answer | None:
-    """What `ask` returns, or None if that takes longer; in a thread, for the resolver has no limit."""
-    answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
-    threading.Thread(target=lambda: answers.put(ask()), name="paceline-own-address", daemon=True).start()
-    try:
-        return answers.get(timeout=limit_seconds)
-    except queue.Empty:
         return None

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from paceline.rendezvous.framing import MAX_FRAME_BYTES, FrameSplitter, frame
-from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.loop import Callback, SocketLoop
+from paceline.rendezvous.sealing import Seal
 
 HEARTBEAT_INTERVAL_SECONDS = 2.0
 SILENCE_LIMIT_SECONDS = 10.0
@@ -28,12 +29,21 @@ class Connection:
         loop: The loop.
         connected: The socket; owned from now on.
         splitter: What was already received on it.
+        seal: What messages are under from the first one on; None: see `use_seal`.
     """
 
-    def __init__(self, loop: Loop, connected: socket.socket, splitter: FrameSplitter | None = None) -> None:
+    def __init__(
+        self,
+        loop: SocketLoop,
+        connected: socket.socket,
+        splitter: FrameSplitter | None = None,
+        seal: Seal | None = None,
+    ) -> None:
         self._loop = loop
         self._socket = connected
         self._splitter = splitter or FrameSplitter()
+        self._seal = seal
+        self._on_relief: Callback | None = None
         self._unsent = bytearray()
         self._limit_bytes = MAX_FRAME_BYTES
         self._on_object: OnObject = _ignore
@@ -60,6 +70,20 @@ class Connection:
         """Whether the peer has said nothing for too long."""
         return self._loop.now() - self.heard_at > SILENCE_LIMIT_SECONDS
 
+    def use_seal(self, seal: Seal) -> None:
+        """From now on all messages, both ways, are under `seal`."""
+        self._seal = seal
+        self._splitter.expect(seal)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the peer takes less than is sent; ask for `call_at_relief` and send no bulk until then."""
+        return len(self._unsent) > MAX_FRAME_BYTES
+
+    def call_at_relief(self, callback: Callback) -> None:
+        """Calls `callback` once, when the connection is no longer congested."""
+        self._on_relief = callback
+
     def send(self, message: Mapping[str, object]) -> None:
         """Sends `message` as soon as the peer takes it; on a closed connection nothing happens.
 
@@ -68,7 +92,7 @@ class Connection:
         """
         if not self._open:
             return
-        self._unsent += frame(message)
+        self._unsent += frame(message, self._seal)
         self._write()
 
     def close(self) -> None:
@@ -125,6 +149,9 @@ class Connection:
             self._loop.post(lambda: self.fail("it does not take what is sent to it"))
             return
         self._loop.watch(self._socket, self._ready, writing=bool(self._unsent))
+        if self._on_relief is not None and not self.is_congested:
+            relieved, self._on_relief = self._on_relief, None
+            relieved()
 
     def _read(self) -> None:
         try:
@@ -154,6 +181,8 @@ def notice_vanished_peers(connected: socket.socket) -> None:
     """Lets the kernel find out within `SILENCE_LIMIT_SECONDS` that the other host is gone; sends small
     messages at once.
     """
+    if connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return  # the other end is on this host: the kernel knows at once
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from paceline.cluster.spec import Address
 from paceline.rendezvous.framing import MAX_FRAME_BYTES, FrameSplitter, frame
@@ -21,6 +22,7 @@ from paceline.rendezvous.handshake import (
     Stranger,
 )
 from paceline.rendezvous.messages import Identity, decode
+from paceline.rendezvous.sealing import Seal
 
 NAME_NOT_FOUND = "name not found"
 REFUSED = "connection refused: not started?"
@@ -45,8 +47,19 @@ class UnreachableError(Exception):
         self.reason = reason
 
 
-def dial(address: Address, key: bytes, patience_seconds: float) -> tuple[socket.socket, FrameSplitter, Identity]:
-    """A connection to the process of this job that listens at `address`, who it is, and what it already sent.
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A connection to a process of this job."""
+
+    connected: socket.socket
+    splitter: FrameSplitter
+    """What it has already sent."""
+    seal: Seal
+    identity: Identity
+
+
+def dial(address: Address, key: bytes, patience_seconds: float) -> Reached:
+    """A connection to the process of this job that listens at `address`.
 
     Blocks for at most `patience_seconds` per address that the name has, plus as much for the handshake, plus
     the name's lookup.
@@ -56,11 +69,11 @@ def dial(address: Address, key: bytes, patience_seconds: float) -> tuple[socket.
     """
     connected = _connect(address, patience_seconds)
     try:
-        splitter, identity = _shake_hands(connected, key, time.monotonic() + patience_seconds)
+        splitter, seal, identity = _shake_hands(connected, key, time.monotonic() + patience_seconds)
     except BaseException:
         connected.close()
         raise
-    return connected, splitter, identity
+    return Reached(connected, splitter, seal, identity)
 
 
 def _connect(address: Address, patience_seconds: float) -> socket.socket:
@@ -89,13 +102,15 @@ def _reason_of(fault: OSError) -> str:
     return fault.strerror or str(fault)
 
 
-def _shake_hands(connected: socket.socket, key: bytes, deadline: float) -> tuple[FrameSplitter, Identity]:
+def _shake_hands(connected: socket.socket, key: bytes, deadline: float) -> tuple[FrameSplitter, Seal, Identity]:
     splitter = FrameSplitter()
     initiator = Initiator(key, os.urandom(NONCE_BYTES))
     try:
         connected.sendall(frame(initiator.hello()))
         challenge = _receive(connected, splitter, deadline, MAX_HANDSHAKE_BYTES)
         connected.sendall(frame(initiator.answer(challenge)))
+        seal = initiator.seal()
+        splitter.expect(seal)
         identity = decode(_receive(connected, splitter, deadline, MAX_FRAME_BYTES))
     except HandshakeError as fault:
         if fault.stranger is Stranger.OTHER_JOB:
@@ -105,7 +120,7 @@ def _shake_hands(connected: socket.socket, key: bytes, deadline: float) -> tuple
         raise UnreachableError(OTHER_PROGRAM) from fault
     if not isinstance(identity, Identity):
         raise UnreachableError(OTHER_PROTOCOL)
-    return splitter, identity
+    return splitter, seal, identity
 
 
 def _receive(

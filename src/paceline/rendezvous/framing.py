@@ -1,20 +1,21 @@
 """Cutting a stream of bytes into messages, with every length bounded. Pure: bytes in, messages out.
 
-network           4 bytes length, big endian │ that many bytes of JSON      `frame`, `FrameSplitter`
-inherited socket  text up to a newline                                      `LineSplitter`
+network           4 bytes length, big endian │ seal (after the handshake) │ JSON      `frame`, `FrameSplitter`
+inherited socket  text up to a newline                                                `LineSplitter`
 """
 
 import json
 from collections.abc import Mapping
 
 from paceline.rendezvous.records import parse_object
+from paceline.rendezvous.sealing import SEAL_BYTES, Seal
 
 MAX_FRAME_BYTES = 1 << 20
 _LENGTH_BYTES = 4
 
 
-def frame(message: Mapping[str, object]) -> bytes:
-    """`message` as it goes over the network.
+def frame(message: Mapping[str, object], seal: Seal | None = None) -> bytes:
+    """`message` as it goes over the network, under `seal` if there is one.
 
     >>> frame({"a": 1})
     b'\\x00\\x00\\x00\\x07{"a":1}'
@@ -23,8 +24,10 @@ def frame(message: Mapping[str, object]) -> bytes:
         ValueError: it is longer than `MAX_FRAME_BYTES`.
     """
     body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
-    if len(body) > MAX_FRAME_BYTES:
+    if len(body) + SEAL_BYTES > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {len(body)} bytes is longer than the {MAX_FRAME_BYTES} that a frame holds")
+    if seal is not None:
+        body = seal.close(body)
     return len(body).to_bytes(_LENGTH_BYTES) + body
 
 
@@ -38,6 +41,11 @@ class FrameSplitter:
 
     def __init__(self) -> None:
         self._received = bytearray()
+        self._seal: Seal | None = None
+
+    def expect(self, seal: Seal) -> None:
+        """From the next message on, all are under `seal`."""
+        self._seal = seal
 
     def feed(self, data: bytes) -> None:
         """Adds what the socket gave."""
@@ -59,7 +67,7 @@ class FrameSplitter:
             return None
         body = bytes(self._received[_LENGTH_BYTES:end])
         del self._received[:end]
-        return parse_object(body)
+        return parse_object(body if self._seal is None else self._seal.open(body))
 
 
 class LineSplitter:

@@ -5,7 +5,8 @@ out.
       hello      {paceline, nonce}       ─────►
                                          ◄─────  challenge {paceline, nonce, proof as responder}
       proof      {proof as initiator}    ─────►
-                                         ◄─────  Identity, and the conversation begins
+                                         ◄─────  Identity, and the conversation begins, each message under
+                                                 a seal (sealing.py)
 
 A proof is HMAC-SHA256 over the prover's role and both nonces. The role is inside, so a proof that is sent
 back to its maker (reflection) proves nothing, and the nonces are fresh, so a recorded one proves nothing
@@ -18,7 +19,9 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-PROTOCOL = 1
+from paceline.rendezvous.sealing import Seal
+
+PROTOCOL = 2
 NONCE_BYTES = 32
 MAX_HANDSHAKE_BYTES = 512
 """Longest frame that is read from a peer who has not proved anything yet."""
@@ -53,6 +56,7 @@ class Initiator:
     def __init__(self, key: bytes, nonce: bytes) -> None:
         self._key = key
         self._nonce = nonce
+        self._session_key = b""
 
     def hello(self) -> dict[str, object]:
         """The first message."""
@@ -67,7 +71,13 @@ class Initiator:
         peer_nonce = _nonce_of(challenge)
         if not _proves(challenge, _proof(self._key, "responder", self._nonce, peer_nonce)):
             raise HandshakeError(Stranger.OTHER_JOB)
+        self._session_key = _session_key(self._key, self._nonce, peer_nonce)
         return {"proof": _proof(self._key, "initiator", self._nonce, peer_nonce)}
+
+    def seal(self) -> Seal:
+        """The seal of what follows; after `answer`."""
+        assert self._session_key
+        return Seal(self._session_key, is_initiator=True)
 
 
 class Responder:
@@ -100,6 +110,15 @@ class Responder:
         """
         if not _proves(answer, _proof(self._key, "initiator", self._peer_nonce, self._nonce)):
             raise HandshakeError(Stranger.OTHER_JOB)
+
+    def seal(self) -> Seal:
+        """The seal of what follows; after `check`."""
+        return Seal(_session_key(self._key, self._peer_nonce, self._nonce), is_initiator=False)
+
+
+def _session_key(key: bytes, initiator_nonce: bytes, responder_nonce: bytes) -> bytes:
+    context = f"paceline session {PROTOCOL}\0".encode()
+    return hmac.new(key, context + initiator_nonce + responder_nonce, hashlib.sha256).digest()
 
 
 def _proof(key: bytes, role: str, initiator_nonce: bytes, responder_nonce: bytes) -> str:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from paceline.cluster.spec import Address
+from paceline.cluster.time_limit import within
 from paceline.errors import ConfigurationError
 from paceline.rendezvous.connection import Connection
 from paceline.rendezvous.handshake import (
@@ -21,23 +22,25 @@ from paceline.rendezvous.handshake import (
     Responder,
     Stranger,
 )
-from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.loop import SocketLoop
 from paceline.rendezvous.messages import Identity, Message, decode, encode
 
 MAX_STRANGERS = 128
 STRANGER_PATIENCE_SECONDS = 5.0
 _BACKLOG = 512
+_LOOKUP_SECONDS = 1.0
 
 OnKnock = Callable[[Connection, Message], None]
 OnForeign = Callable[[str], None]
+OnPeer = Callable[[Connection], None]
 
 
 def open_port(address: Address) -> socket.socket:
-    """A listening socket for `address`: on the loopback interface when that is what it names, else on all
-    interfaces.
+    """A listening socket for `address`: on the interface whose address it names, for peers use no other; on all
+    interfaces where it names none of this host (behind NAT, or a name that is not known yet).
 
-    Not on what the host's own name resolves to: many systems map it to 127.0.1.1, where no other host can
-    connect.
+    A name that resolves to 127.0.1.1, to which many systems map their own, counts as none: no other host can connect
+    there.
 
     Raises:
         OSError: as `socket.bind` does, `EADDRINUSE` when the port is taken.
@@ -62,24 +65,33 @@ class Listener:
         identity: What a peer that knows the key is told.
     """
 
-    def __init__(self, loop: Loop, port: socket.socket, key: bytes, identity: Identity) -> None:
+    def __init__(self, loop: SocketLoop, port: socket.socket, key: bytes, identity: Identity) -> None:
         self._loop = loop
         self._port = port
         self._key = key
         self._identity = identity
         self._on_knock: OnKnock = _turn_away
         self._on_foreign: OnForeign = _ignore
+        self._on_peer: OnPeer | None = None
         self._strangers: dict[Connection, float] = {}
         self._friends: dict[Connection, float] = {}
 
-    def start(self, on_knock: OnKnock | None = None, on_foreign: OnForeign | None = None) -> None:
+    def start(
+        self,
+        on_knock: OnKnock | None = None,
+        on_foreign: OnForeign | None = None,
+        on_peer: OnPeer | None = None,
+    ) -> None:
         """Begins to answer.
 
         Args:
             on_knock: Called with a peer's connection and the first message that it sends after it was told
                 the identity; without it such a peer is turned away.
             on_foreign: Called with the host of a peer that has another key.
+            on_peer: Called with a peer's connection, in place of `on_knock`, once it was told the identity: what it
+                says from then on is the callee's to read.
         """
+        self._on_peer = on_peer
         self._on_knock = on_knock or self._on_knock
         self._on_foreign = on_foreign or self._on_foreign
         self._port.setblocking(False)
@@ -138,7 +150,13 @@ class Listener:
             self._drop(connection)
             return
         del self._strangers[connection]
+        if self._on_peer is not None:
+            connection.use_seal(responder.seal())
+            connection.send(encode(self._identity))
+            self._on_peer(connection)
+            return
         self._friends[connection] = self._loop.now() + STRANGER_PATIENCE_SECONDS
+        connection.use_seal(responder.seal())
         connection.attach(lambda first: self._knock(connection, first), lambda _: self._drop(connection))
         connection.send(encode(self._identity))
 
@@ -165,12 +183,33 @@ def _ignore(_: str) -> None:
     return
 
 
+def _own_address(host: str) -> str | None:
+    """The address of an interface of this host that peers reach under the name `host`; None: not known."""
+    found = within(_LOOKUP_SECONDS, lambda: _ipv4_addresses(host)) or ()
+    return next((address for address in found if not address.startswith("127.")), None)
+
+
+def _ipv4_addresses(host: str) -> tuple[str, ...]:
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, ValueError):  # ValueError: not even the form of a name
+        return ()
+    return tuple(str(endpoint[0]) for *_, endpoint in found)
+
+
 def _listen(address: Address) -> socket.socket:
     if address.host == "localhost" or address.host.startswith("127."):
         host = "127.0.0.1" if address.host == "localhost" else address.host
         return socket.create_server((host, address.port), backlog=_BACKLOG)
     if address.host == "::1":
         return socket.create_server((address.host, address.port), family=socket.AF_INET6, backlog=_BACKLOG)
+    own = _own_address(address.host)
+    if own is not None:
+        try:
+            return socket.create_server((own, address.port), backlog=_BACKLOG)
+        except OSError as fault:
+            if fault.errno != errno.EADDRNOTAVAIL:  # that one: an address of NAT's, not of this host
+                raise
     try:
         return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
     except (OSError, ValueError) as fault:

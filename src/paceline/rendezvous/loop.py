@@ -10,6 +10,7 @@ import itertools
 import selectors
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
@@ -18,7 +19,31 @@ Ready = Callable[[bool, bool], None]
 """Called with (readable, writable)."""
 
 
-class Loop:
+class SocketLoop(ABC):
+    """What connections need of a loop, whichever it is."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """The time: seconds that never go backwards."""
+
+    @abstractmethod
+    def watch(self, source: socket.socket, ready: Ready, *, writing: bool = False) -> None:
+        """From now on calls `ready` when `source` can be read, and with `writing` when it can be written."""
+
+    @abstractmethod
+    def forget(self, source: socket.socket) -> None:
+        """Watches `source` no longer; call before closing it. No error when it was not watched."""
+
+    @abstractmethod
+    def call_later(self, seconds: float, callback: Callback) -> None:
+        """Calls `callback` once, after `seconds`."""
+
+    @abstractmethod
+    def post(self, callback: Callback) -> None:
+        """Calls `callback` soon, in the loop's thread. The one method that other threads may call."""
+
+
+class Loop(SocketLoop):
     """Watches sockets and calls back, in one thread.
 
     >>> loop = Loop()

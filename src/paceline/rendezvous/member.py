@@ -2,20 +2,17 @@
 it is gone.
 """
 
-import socket
 import threading
 from collections.abc import Mapping
 from functools import partial
 
 from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, Connection, finish_all
-from paceline.rendezvous.dialing import UnreachableError, dial
-from paceline.rendezvous.framing import FrameSplitter
+from paceline.rendezvous.dialing import Reached, UnreachableError, dial
 from paceline.rendezvous.listener import Listener
 from paceline.rendezvous.loop import Loop
 from paceline.rendezvous.messages import (
     Ended,
     Heartbeat,
-    Identity,
     Leaving,
     Message,
     MissingRank,
@@ -92,11 +89,11 @@ class Member(Party):
     def _dial_in_thread(self) -> None:
         chief = self._order.addresses[0]
         try:
-            connected, splitter, identity = dial(chief, self._order.key_bytes, self._patience_seconds)
+            reached = dial(chief, self._order.key_bytes, self._patience_seconds)
         except UnreachableError as fault:
             self._loop.post(partial(self._retry, fault.reason))
         else:
-            self._loop.post(partial(self._connect, connected, splitter, identity))
+            self._loop.post(partial(self._connect, reached))
 
     def _retry(self, reason: str) -> None:
         self._reason = reason
@@ -104,13 +101,14 @@ class Member(Party):
             self._loop.call_later(self._retry_seconds, self._dial)
             self._retry_seconds = min(_LONGEST_RETRY_SECONDS, self._retry_seconds * 1.5)
 
-    def _connect(self, connected: socket.socket, splitter: FrameSplitter, identity: Identity) -> None:
+    def _connect(self, reached: Reached) -> None:
+        identity = reached.identity
         if self._over or identity.rank != 0:
-            connected.close()
+            reached.connected.close()
             self._retry(f"rank {identity.rank} of this job answers there, on host {identity.hostname}")
             return
         self._hostname = identity.hostname
-        self._chief = Connection(self._loop, connected, splitter)
+        self._chief = Connection(self._loop, reached.connected, reached.splitter, reached.seal)
         self._chief.attach(self._hear, self._lose)
         self._chief.send(encode(self._order.join(self._deadline - self._loop.now())))
 

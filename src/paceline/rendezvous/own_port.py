@@ -39,14 +39,15 @@ def _taken(order: Order) -> str:
     address = order.addresses[order.rank]
     where = f"{address}, the address of rank {order.rank} in TF_CONFIG"
     try:
-        connected, _, holder = dial(address, order.key_bytes, 0.5)
+        reached = dial(address, order.key_bytes, 0.5)
     except UnreachableError as fault:
         holder_words = "another Paceline job" if fault.reason == OTHER_JOB else "another program"
         return (
             f"the port of {where}, is taken by {holder_words}. "
             "End it, or give this rank another port in the TF_CONFIG of every rank."
         )
-    connected.close()
+    reached.connected.close()
+    holder = reached.identity
     return (
         f"{where}, is held by rank {holder.rank} of this same job "
         f"(its watchdog is process {holder.pid} on host {holder.hostname}). "

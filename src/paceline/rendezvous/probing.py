@@ -39,8 +39,9 @@ class Probes:
 
     def _probe(self, rank: int) -> None:
         try:
-            connected, _, identity = dial(self._addresses[rank], self._key, self._patience_seconds)
-            connected.close()
+            reached = dial(self._addresses[rank], self._key, self._patience_seconds)
+            reached.connected.close()
+            identity = reached.identity
             reason = (
                 "started, but it has not reached rank 0 yet"
                 if identity.rank == rank

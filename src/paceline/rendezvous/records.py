@@ -8,7 +8,8 @@ evaluated.
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Record = TypeVar("Record")
 
@@ -63,6 +64,8 @@ def _plain(value: object) -> object:
 
 def _checked(expected: Any, value: object, where: str) -> object:
     """`value`, converted to the annotation `expected` (a run-time type, hence `Any`), or a ValueError."""
+    if get_origin(expected) in (Union, UnionType):
+        return _one_of(get_args(expected), value, where)
     if get_origin(expected) is tuple and isinstance(value, list):
         return tuple(_checked(get_args(expected)[0], item, where) for item in value)
     if get_origin(expected) is dict and isinstance(value, dict):
@@ -75,3 +78,17 @@ def _checked(expected: Any, value: object, where: str) -> object:
     if isinstance(expected, type) and type(value) is expected:
         return value
     raise ValueError(f"{where}: expected {expected}, received {type(value).__name__}")
+
+
+def _one_of(expected: tuple[Any, ...], value: object, where: str) -> object:
+    """`value` as the first of the `expected` annotations that it fits."""
+    for choice in expected:
+        if choice is type(None):
+            if value is None:
+                return None
+            continue
+        try:
+            return _checked(choice, value, where)
+        except ValueError:
+            continue
+    raise ValueError(f"{where}: expected one of {expected}, received {type(value).__name__}")
