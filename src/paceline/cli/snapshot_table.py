@@ -1,0 +1,102 @@
+"""How snapshots look in a terminal, and in a pipe, where there are no borders, colours or cut lines."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+
+from rich import box
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import Progress
+from rich.table import Table
+
+from paceline.store.manifest import DamagedSnapshot, SnapshotInfo
+from paceline.store.tensor_header import TensorHeader
+
+_WIDE = 10_000
+"""Columns: what is piped into `grep` must not be wrapped."""
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def print_entries(entries: tuple[SnapshotInfo | DamagedSnapshot, ...], now_seconds: float) -> None:
+    """A line for each snapshot."""
+    table = _table("step", "epoch", "fit", "workers", "age", "size", "state")
+    for entry in entries:
+        if isinstance(entry, DamagedSnapshot):
+            table.add_row(str(entry.step), "-", "-", "-", "-", "-", f"damaged: {entry.fault}")
+        else:
+            table.add_row(
+                str(entry.step),
+                str(entry.epoch),
+                str(entry.fit_call),
+                str(entry.world_size),
+                age(now_seconds - entry.created_at_seconds),
+                decimal(entry.size_bytes),
+                "complete",
+            )
+    _console().print(table)
+
+
+def print_snapshot(info: SnapshotInfo, headers: Mapping[int, Mapping[str, TensorHeader]], now_seconds: float) -> None:
+    """Everything about one snapshot; `headers` by rank and name."""
+    console = _console()
+    about = Table(box=None, show_header=False, pad_edge=False)
+    facts = {
+        "path": info.path,
+        "step": info.step,
+        "epoch": info.epoch,
+        "fit call": info.fit_call,
+        "workers": info.world_size,
+        "age": age(now_seconds - info.created_at_seconds),
+        "size": decimal(info.size_bytes),
+        **{f"notes: {name}": value for name, value in info.notes.items()},
+    }
+    for name, value in facts.items():
+        about.add_row(name, str(value))
+    console.print(about)
+    for part in info.parts:
+        files = _table(f"file of rank {part.rank}", "size", "SHA-256")
+        for file in part.files:
+            files.add_row(file.name, decimal(file.size_bytes), file.sha256)
+        tensors = _table(f"tensor of rank {part.rank}", "type", "shape", "elements")
+        for name, header in headers[part.rank].items():
+            tensors.add_row(name, header.dtype, str(list(header.shape)), str(prod(header.shape)))
+        for table in (files, tensors):
+            console.print()
+            console.print(table)
+
+
+@contextmanager
+def progress(info: SnapshotInfo) -> Iterator[Callable[[int], None]]:
+    """A progress line on a terminal's standard error; the function is told how many bytes more have been read."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as line:
+        task = line.add_task(info.name, total=info.size_bytes)
+        yield lambda num_bytes: line.advance(task, num_bytes)
+
+
+def age(seconds: float) -> str:
+    """A time span as people say it, in its two largest units.
+
+    >>> age(3725)
+    '1 h 2 min'
+    """
+    pieces: list[str] = []
+    left = max(0, int(seconds))
+    for unit_seconds, unit in _UNITS:
+        count, left = divmod(left, unit_seconds)
+        if count or pieces:
+            pieces.append(f"{count} {unit}")
+    return " ".join(pieces[:2]) or "0 s"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=not sys.stdout.isatty())
+    return table
+
+
+def _console() -> Console:
+    return Console(markup=False, highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _WIDE)

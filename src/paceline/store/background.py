@@ -1,0 +1,122 @@
+"""Work off the step path: one thread, one job at a time, never two waiting.
+
+    training   submit(A) ─ step ─ submit(B) ─ step ─ submit(C) ─ step ─
+    thread     [ A ............................... ][ C ......... ]        B was waiting: C takes its place
+
+A disk that is slower than the snapshots come costs snapshots, not memory and not steps. Failures are told, not raised.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[Result]):
+    """What came of a job.
+
+    Args:
+        seconds: How long it took.
+        result: What the work returned; none if it failed.
+        error: What it raised; none if it did not fail.
+    """
+
+    seconds: float
+    result: Result | None = None
+    error: Exception | None = None
+
+
+class BackgroundWriter(Generic[Job, Result]):
+    """Does the newest job in a thread.
+
+        with BackgroundWriter(write, on_done) as writer:
+            writer.submit(job)          # returns at once
+
+    Leaving the block finishes what runs and waits, for as long as `patience_seconds`; the thread never keeps a process
+    from ending.
+
+    Args:
+        write: The work.
+        on_done: Told of each job that was begun, in the thread; must not raise.
+        patience_seconds: How long leaving the block may take.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Job], Result],
+        on_done: Callable[[Job, Outcome[Result]], None],
+        *,
+        patience_seconds: float = 60.0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._write = write
+        self._on_done = on_done
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._change = threading.Condition()
+        self._waiting: list[Job] = []  # never more than one
+        self._is_busy = False
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._run, name="paceline-snapshots", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.flush(self._patience_seconds)
+        with self._change:
+            self._is_ending = True
+            self._change.notify_all()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs and nothing waits."""
+        with self._change:
+            return not self._is_busy and not self._waiting
+
+    def submit(self, job: Job) -> Job | None:
+        """Hands over a job and returns at once: with the older one that waited and will not be done now, if any."""
+        with self._change:
+            replaced = self._waiting.pop() if self._waiting else None
+            self._waiting.append(job)
+            self._change.notify_all()
+        return replaced
+
+    def flush(self, timeout_seconds: float) -> bool:
+        """Waits until nothing runs and nothing waits; whether that came in time."""
+        with self._change:
+            return self._change.wait_for(lambda: not self._is_busy and not self._waiting, timeout_seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._waiting or self._is_ending)
+                if not self._waiting:
+                    return
+                job = self._waiting.pop()
+                self._is_busy = True
+            try:
+                self._on_done(job, self._outcome(job))
+            finally:
+                with self._change:
+                    self._is_busy = False
+                    self._change.notify_all()
+                del job  # its arrays are large
+
+    def _outcome(self, job: Job) -> Outcome[Result]:
+        begin = self._clock()
+        try:
+            result = self._write(job)
+        except Exception as error:  # whatever it is, training goes on
+            return Outcome(self._clock() - begin, error=error)
+        return Outcome(self._clock() - begin, result=result)

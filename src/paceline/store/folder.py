@@ -1,0 +1,78 @@
+"""Where snapshots are kept: the few things that a store needs of a file system or of an object store.
+
+A snapshot appears in one moment. On a file system that moment is the renaming of its directory; an object store has no
+renaming, and there the moment is the appearance of its manifest, which is written last. Both are behind `publish`.
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import BinaryIO
+
+
+class Folder(ABC):
+    """A directory with snapshots in it. All paths are relative, with ``/``; ``""`` is the directory itself.
+
+    Each method may raise ``OSError``.
+    """
+
+    location: str
+    """For people."""
+
+    staging_prefix: str
+    """What the name of a directory begins with until it is published."""
+
+    @abstractmethod
+    def children(self, path: str) -> tuple[str, ...]:
+        """The names in a directory, sorted; none if there is no such directory."""
+
+    @abstractmethod
+    def size_bytes(self, path: str) -> int:
+        """Of a file.
+
+        Raises:
+            FileNotFoundError: there is no ordinary file.
+        """
+
+    @abstractmethod
+    def reader(self, path: str) -> BinaryIO:
+        """A file, open to read."""
+
+    @abstractmethod
+    def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """A new file, open to write; its directories are made. When the block has ended well, the file is on disk."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Removes a file, or a directory with all that is in it; what is not there is no error.
+
+        A snapshot stops being one before the first of its files goes.
+        """
+
+    @abstractmethod
+    def publish(self, staging: str, name: str) -> str:
+        """Makes the snapshot in the directory `staging` appear; returns its name, which begins with `name`."""
+
+    @abstractmethod
+    def unpublished(self) -> tuple[str, ...]:
+        """The directories that were begun and have not been published."""
+
+    @abstractmethod
+    def lock(self, path: str, text: str) -> "Lock":
+        """Tries to lock the file `path` for this process and to write `text` into it; does not wait."""
+
+
+class Lock(ABC):
+    """What came of an attempt to lock; the kernel gives back the lock of a process that has died."""
+
+    is_held: bool
+    """Whether this process has it now."""
+
+    is_certain: bool
+    """Whether nobody else can have it. False where there are no locks; then it counts as held."""
+
+    holder: str
+    """What the one that has it has written."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Gives it back; without effect if it is not held."""

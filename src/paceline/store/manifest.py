@@ -1,0 +1,150 @@
+"""The manifest: the file that makes a directory a snapshot, and the values that it holds.
+
+It is written last, names every other file with its size and checksum, and carries a checksum of itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from paceline.store.damage import DamagedSnapshotError, Fault
+from paceline.store.fields import Fields
+from paceline.store.json_bytes import sealed, unsealed
+from paceline.store.parts import PartRecord, part_record
+
+MANIFEST_FILE = "manifest.json"
+MAX_MANIFEST_BYTES = 64 << 20
+
+_FORMAT = "paceline-snapshot"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMeta:
+    """What the chief says about a snapshot.
+
+    Args:
+        epoch: The epoch that goes on after a restore, from 0.
+        fit_call: The number of the call of `fit` that goes on, from 0.
+        world_size: How many ranks wrote a part.
+        notes: Any JSON: host layout, threads, versions.
+    """
+
+    epoch: int
+    fit_call: int
+    world_size: int
+    notes: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """One snapshot as its manifest describes it.
+
+    Args:
+        name: Of its directory.
+        path: Of its directory, for people.
+        step: Optimizer steps of the whole job.
+        created_at_seconds: Since 1970, by the chief's clock.
+        meta: What the chief said.
+        parts: By rank; one for each rank.
+    """
+
+    name: str
+    path: str
+    step: int
+    created_at_seconds: float
+    meta: SnapshotMeta
+    parts: tuple[PartRecord, ...]
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that goes on after a restore, from 0."""
+        return self.meta.epoch
+
+    @property
+    def fit_call(self) -> int:
+        """The number of the call of `fit` that goes on, from 0."""
+        return self.meta.fit_call
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks wrote it."""
+        return self.meta.world_size
+
+    @property
+    def notes(self) -> Mapping[str, object]:
+        """What else the chief said."""
+        return self.meta.notes
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files but the manifest."""
+        return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        """Sorts from old to new: a step that was reached again after a restart counts as newer."""
+        return self.step, self.created_at_seconds, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedSnapshot:
+    """A directory that is named like a snapshot and is none that can be trusted."""
+
+    name: str
+    path: str
+    step: int
+    fault: Fault
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        """Sorts from old to new; its time is not known, so the oldest of its step."""
+        return self.step, 0.0, self.name
+
+
+def manifest_bytes(step: int, created_at_seconds: float, meta: SnapshotMeta, parts: tuple[PartRecord, ...]) -> bytes:
+    """The file.
+
+    Raises:
+        TypeError, ValueError: the notes are no JSON.
+    """
+    content = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "step": step,
+        "epoch": meta.epoch,
+        "fit_call": meta.fit_call,
+        "world_size": meta.world_size,
+        "created_at_seconds": created_at_seconds,
+        "notes": meta.notes,
+        "parts": [part.to_json() for part in parts],
+    }
+    return sealed(content, "the manifest")
+
+
+def parsed_manifest(data: bytes, name: str, path: str, step: int) -> SnapshotInfo:
+    """The snapshot that the manifest `data` in the directory `path` describes.
+
+    Args:
+        data: The file.
+        name: Of the directory.
+        path: Of the directory.
+        step: In the name of the directory.
+
+    Raises:
+        DamagedSnapshotError: it describes none, or one that this version cannot read.
+    """
+    fields = Fields(unsealed(data, MANIFEST_FILE), MANIFEST_FILE)
+    if (found := fields.text("format"), fields.count("version")) != (_FORMAT, _VERSION):
+        raise DamagedSnapshotError(
+            f"the format is {found[:60]!a}, version {fields.count('version')}; expected {_FORMAT}, {_VERSION}"
+        )
+    if fields.count("step") != step:
+        raise DamagedSnapshotError(f"the directory is named for step {step}, its manifest says {fields.count('step')}")
+    meta = SnapshotMeta(
+        fields.count("epoch"), fields.count("fit_call"), fields.count("world_size"), fields.mapping("notes")
+    )
+    parts = tuple(part_record(part) for part in fields.objects("parts"))
+    in_order = all(part.rank == rank for rank, part in enumerate(parts))
+    if not in_order or not 0 < len(parts) == meta.world_size:
+        raise DamagedSnapshotError(f"{len(parts)} parts of {meta.world_size} ranks; expected one of each, in order")
+    return SnapshotInfo(name, path, step, fields.seconds("created_at_seconds"), meta, parts)

@@ -1,0 +1,151 @@
+"""Reading a snapshot back: every byte is checked against the manifest before anybody uses it."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline.store.damage import DamagedSnapshotError, Fault, unreadable
+from paceline.store.folder import Folder
+from paceline.store.json_bytes import from_bytes
+from paceline.store.manifest import SnapshotInfo
+from paceline.store.parts import BLOBS_FOLDER, STATE_FILE, TENSORS_FILE, FileRecord, PartRecord, rank_folder
+from paceline.store.tensor_header import TensorHeader, read_headers
+
+if TYPE_CHECKING:
+    from paceline.store.tensors import Array
+
+_CHUNK_BYTES = 4 << 20
+
+
+class SnapshotReader:
+    """The contents of one snapshot.
+
+        reader = store.open(info)
+        reader.state(rank), reader.tensors(rank)
+
+    Each method raises `DamagedSnapshotError` if what is there is not what was written, ``ValueError`` if the snapshot
+    has no part of that rank, and ``OSError`` if it cannot be read.
+
+    Args:
+        folder: Where it is.
+        info: Which it is.
+    """
+
+    def __init__(self, folder: Folder, info: SnapshotInfo) -> None:
+        self._folder = folder
+        self.info = info
+
+    def state(self, rank: int) -> dict[str, object]:
+        """The JSON of a rank's part."""
+        what = f"{STATE_FILE} of rank {rank}"
+        value = from_bytes(self._contents(rank, STATE_FILE), what)
+        if not isinstance(value, dict):
+            raise DamagedSnapshotError(f"{what} is no object")
+        return value
+
+    def tensors(self, rank: int) -> "dict[str, Array]":
+        """The arrays of a rank's part, in writable memory of their own."""
+        from paceline.store import tensors  # NumPy, which the command line does not need
+
+        return tensors.from_bytes(self._contents(rank, TENSORS_FILE), f"{TENSORS_FILE} of rank {rank}")
+
+    def headers(self, rank: int) -> dict[str, TensorHeader]:
+        """Names, types and shapes of a rank's arrays; only the file's beginning is read, and nothing checked."""
+        self._check_size(rank, self._record(rank).file(TENSORS_FILE))
+        with self._folder.reader(self._path(rank, TENSORS_FILE)) as file:
+            return read_headers(file, f"{TENSORS_FILE} of rank {rank}")
+
+    def blob_names(self, rank: int) -> tuple[str, ...]:
+        """The names of a rank's other files."""
+        names = (file.name for file in self._record(rank).files)
+        return tuple(name.removeprefix(f"{BLOBS_FOLDER}/") for name in names if name.startswith(f"{BLOBS_FOLDER}/"))
+
+    def fetch_blob(self, rank: int, name: str, destination: Path) -> None:
+        """Copies one of the other files to `destination`, which is there only if it is whole; makes its directories.
+
+        Raises:
+            KeyError: there is no such file in the part.
+        """
+        record = self._record(rank).file(f"{BLOBS_FOLDER}/{name}")
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        partial = destination.with_name(f"{destination.name}.{os.getpid()}.partial")
+        try:
+            with partial.open("wb") as copy:
+                self._stream(rank, record, copy.write)
+            partial.replace(destination)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def verify(self, rank: int, progress: Callable[[int], None]) -> tuple[Fault, ...]:
+        """Reads all files of a part; what is wrong with them.
+
+        Args:
+            rank: Whose.
+            progress: Told how many bytes more have been read.
+        """
+        faults = []
+        for record in self._record(rank).files:
+            try:
+                self._stream(rank, record, lambda chunk: progress(len(chunk)))
+            except DamagedSnapshotError as error:
+                faults.append(Fault(str(error)))
+            except OSError as error:
+                faults.append(unreadable(self._path(rank, record.name), error))
+        return tuple(faults)
+
+    def size_faults(self) -> tuple[Fault, ...]:
+        """What is missing or has another size than the manifest says; reads no file."""
+        faults = []
+        for part in self.info.parts:
+            for record in part.files:
+                try:
+                    self._check_size(part.rank, record)
+                except DamagedSnapshotError as error:
+                    faults.append(Fault(str(error)))
+        return tuple(faults)
+
+    def _contents(self, rank: int, name: str) -> bytes:
+        record = self._record(rank).file(name)
+        chunks: list[bytes] = []
+        try:
+            # In one piece: for large files, each copy takes as long as the reading.
+            self._stream(rank, record, chunks.append, max(record.size_bytes, 1))
+            return b"".join(chunks)
+        except MemoryError as error:
+            raise DamagedSnapshotError(f"{self._path(rank, name)} does not fit into memory") from error
+
+    def _stream(
+        self, rank: int, record: FileRecord, use: Callable[[bytes], object], chunk_bytes: int = _CHUNK_BYTES
+    ) -> None:
+        """Gives a file to `use` in pieces. Raises at its end: what was used before is not to be trusted then."""
+        path = self._path(rank, record.name)
+        self._check_size(rank, record)
+        checksum, left_bytes = hashlib.sha256(), record.size_bytes
+        with self._folder.reader(path) as file:
+            while left_bytes and (chunk := file.read(min(left_bytes, chunk_bytes))):
+                checksum.update(chunk)
+                left_bytes -= len(chunk)
+                use(chunk)
+        if left_bytes:
+            raise DamagedSnapshotError(f"{path} ended {left_bytes} bytes early")
+        if checksum.hexdigest() != record.sha256:
+            raise DamagedSnapshotError(f"{path} does not match its checksum")
+
+    def _check_size(self, rank: int, record: FileRecord) -> None:
+        path = self._path(rank, record.name)
+        try:
+            size_bytes = self._folder.size_bytes(path)
+        except FileNotFoundError as error:
+            raise DamagedSnapshotError(f"{path} is missing") from error
+        if size_bytes != record.size_bytes:
+            raise DamagedSnapshotError(f"{path} has {size_bytes} bytes, {record.size_bytes} were written")
+
+    def _record(self, rank: int) -> PartRecord:
+        if not 0 <= rank < len(self.info.parts):
+            raise ValueError(f"received rank {rank}; expected 0 to {len(self.info.parts) - 1} ({self.info.name})")
+        return self.info.parts[rank]
+
+    def _path(self, rank: int, name: str) -> str:
+        return f"{self.info.name}/{rank_folder(rank)}/{name}"

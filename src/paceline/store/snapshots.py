@@ -1,0 +1,275 @@
+"""The store: a directory of snapshots, each of which exists whole or not at all.
+
+    every rank   write_part ──► temporary directory: files, each on disk before it counts
+    the chief    commit ──────► manifest with all checksums ──► rename ──► the oldest ones go
+    any process  newest_intact ──► open
+
+Whatever dies in between leaves a temporary directory, which the next start removes. Who tells the chief that all parts
+are written is left to the caller: by message, or through `records`.
+"""
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.store.catalog import Catalog, Search
+from paceline.store.folder import Folder
+from paceline.store.holding import held
+from paceline.store.local_folder import LocalFolder
+from paceline.store.manifest import (
+    MANIFEST_FILE,
+    DamagedSnapshot,
+    SnapshotInfo,
+    SnapshotMeta,
+    manifest_bytes,
+)
+from paceline.store.parts import Part, PartRecord, rank_folder
+from paceline.store.reading import SnapshotReader
+from paceline.store.remote_folder import RemoteFolder
+from paceline.store.retention import removable
+from paceline.store.staging import RECORD_FILE, SNAPSHOT_PREFIX, Staging, Writer, snapshot_name
+
+__all__ = ["Pruned", "SnapshotStore", "Writer"]
+
+logger = logging.getLogger("paceline")
+
+_PROBE_PREFIX = ".probe-"
+_MIN_SPACING_SECONDS = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """The names of the snapshots that stayed and that went (or would go), newest first."""
+
+    kept: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+class SnapshotStore:
+    """A directory of snapshots.
+
+        store = SnapshotStore("/shared/run-7", keep=3, writer=Writer(job_id, generation))
+        with store.hold():                                                      # the chief, while the job lives
+            record = store.write_part(130, rank, Part(tensors, state))          # every rank
+            store.commit(130, SnapshotMeta(epoch, fit_call, world_size), records)   # the chief, with all ranks' records
+
+    Args:
+        directory: A directory that all hosts see, or the address of one in an object store (``s3://bucket/run-7``).
+        keep: How many intact snapshots stay after each commit; none: all.
+        writer: Who writes; not needed to read, verify and prune.
+        is_kept: Whether a snapshot stays however old it is, given it and the newest one; `prune` does not ask.
+        clock: Seconds since 1970.
+
+    Raises:
+        ConfigurationError: a package that this kind of object store needs is not installed.
+        ValueError: `keep` is less than 1.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        keep: int | None = 3,
+        writer: Writer | None = None,
+        is_kept: Callable[[SnapshotInfo, SnapshotInfo], bool] = lambda _info, _newest: False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if keep is not None:
+            removable((), keep)  # refuses a wrong number now, not at the first commit
+        self._folder = _folder_at(directory)
+        self._catalog = Catalog(self._folder)
+        self._keep = keep
+        self._writer = writer
+        self._is_kept = is_kept
+        self._clock = clock
+
+    @property
+    def location(self) -> str:
+        """The directory, for people."""
+        return self._folder.location
+
+    # Writing
+
+    def hold(self, wait_seconds: float = 10.0) -> AbstractContextManager[tuple[str, ...]]:
+        """The chief's lock on the directory for the life of its job, given back by the kernel if it dies.
+
+        Makes the directory, and removes what jobs that have died left behind. Gives lines to log.
+
+        Args:
+            wait_seconds: For a holder that is about to go, as the chief of the generation before is.
+
+        Raises (on entering):
+            ConfigurationError: another job holds it.
+            OSError: it cannot be made or written.
+        """
+        return held(self._folder, self._owner(), wait_seconds)
+
+    def write_part(self, step: int, rank: int, part: Part, *, attempt: int = 0) -> PartRecord:
+        """Writes one rank's part of the snapshot at `step`. Every rank, in any thread; all of it is on disk afterwards.
+
+        Args:
+            step: Optimizer steps of the whole job; the same on all ranks.
+            rank: Whose.
+            part: What.
+            attempt: The same on all ranks; another one for each try at the same step in a generation.
+
+        Raises:
+            TypeError, ValueError: the part holds what cannot be stored.
+            OSError: the disk is full, the directory has gone, a blob cannot be read.
+        """
+        return self._staging().write(step, attempt, rank, part)
+
+    def records(self, step: int, *, attempt: int = 0) -> tuple[PartRecord, ...]:
+        """The parts that are complete in the directory by now, by rank: so a chief learns of them without messages."""
+        return self._staging().records(step, attempt)
+
+    def commit(self, step: int, meta: SnapshotMeta, records: Sequence[PartRecord], *, attempt: int = 0) -> SnapshotInfo:
+        """Makes the parts of all ranks a snapshot, then deletes the oldest ones. The chief only.
+
+        What goes wrong with deleting is logged.
+
+        Raises:
+            ValueError: there is not one record of each rank; the notes are no JSON (or ``TypeError``).
+            OSError: nothing is committed (`abandon` what is there): a part is not in the directory, or it cannot be
+                written.
+        """
+        parts = tuple(sorted(records, key=lambda record: record.rank))
+        if [part.rank for part in parts] != [*range(meta.world_size)] or not parts:
+            raise ValueError(
+                f"received parts of the ranks {[part.rank for part in parts]}; expected 0 to {meta.world_size - 1}, "
+                "each once"
+            )
+        staging = self._staging().directory(step, attempt)
+        self._check_presence(staging, parts)
+        same_step = [entry.order[1] for entry in self._catalog.entries() if entry.step == step]
+        created_at_seconds = max([self._clock(), *(earlier + _MIN_SPACING_SECONDS for earlier in same_step)])
+        data = manifest_bytes(step, created_at_seconds, meta, parts)
+        for part in parts:  # a snapshot holds nothing that no checksum covers
+            self._folder.delete(f"{staging}/{rank_folder(part.rank)}/{RECORD_FILE}")
+        with self._folder.writer(f"{staging}/{MANIFEST_FILE}") as file:
+            file.write(data)
+        info = self._catalog.find(self._folder.publish(staging, snapshot_name(step)))
+        self._retain(info)
+        return info
+
+    def abandon(self, step: int, *, attempt: int = 0) -> None:
+        """Removes the parts of a snapshot that will not be committed; what cannot be removed stays. The chief only."""
+        try:
+            self._folder.delete(self._staging().directory(step, attempt))
+        except OSError as error:
+            logger.warning("an incomplete snapshot of step %d stays in %s (%s)", step, self.location, error)
+
+    # Reading
+
+    def entries(self) -> tuple[SnapshotInfo | DamagedSnapshot, ...]:
+        """All snapshots, newest first; the manifests and the sizes of the files are looked at, not their contents."""
+        return self._catalog.entries()
+
+    def find(self, name: str) -> SnapshotInfo:
+        """The snapshot called `name` (`SnapshotInfo.name`); its manifest is looked at, not its files.
+
+        Raises:
+            DamagedSnapshotError: there is none, or its manifest is damaged.
+        """
+        return self._catalog.find(name)
+
+    def newest_intact(self) -> Search:
+        """The newest snapshot of which every byte is as it was written, and why newer ones are not taken.
+
+        Raises:
+            OSError: none was found, and some could not be read.
+        """
+        return self._catalog.newest_intact()
+
+    def open(self, info: SnapshotInfo) -> SnapshotReader:
+        """The contents of a snapshot; each file is checked as it is read."""
+        return self._catalog.reader(info)
+
+    def verify(self, info: SnapshotInfo, progress: Callable[[int], None] = lambda _: None) -> tuple[str, ...]:
+        """Reads all of a snapshot; what is wrong with it, a line each.
+
+        Args:
+            info: Which.
+            progress: Told how many bytes more have been read.
+        """
+        return tuple(str(fault) for fault in self._catalog.verify(info, progress))
+
+    def prune(self, keep: int, *, dry_run: bool = False) -> Pruned:
+        """Deletes what is older than the newest `keep` intact snapshots, which are read to be sure.
+
+        Raises:
+            ValueError: `keep` is less than 1.
+            OSError: one cannot be deleted.
+        """
+        entries = self.entries()
+        is_intact: list[bool] = []
+        for entry in entries:
+            # Once there are enough intact ones, the rest goes in any case.
+            is_enough = sum(is_intact) >= keep
+            is_intact.append(not is_enough and isinstance(entry, SnapshotInfo) and not self.verify(entry))
+        doomed = removable(is_intact, keep)
+        for position in () if dry_run else doomed:
+            self._folder.delete(entries[position].name)
+        names = tuple(entry.name for entry in entries)
+        return Pruned(names[: doomed.start], names[doomed.start :])
+
+    # Does every host see the same directory?
+
+    def write_probe(self, token: str) -> None:
+        """Writes a file that all hosts must see. The chief, before the start; then `sees_probe` on each host."""
+        with self._folder.writer(f"{_PROBE_PREFIX}{token}") as file:
+            file.write(token.encode())
+
+    def sees_probe(self, token: str) -> bool:
+        """Whether the file of `write_probe` is here. A network file system may show it a moment later."""
+        return f"{_PROBE_PREFIX}{token}" in self._folder.children("")
+
+    def remove_probe(self, token: str) -> None:
+        """Removes the file of `write_probe`."""
+        self._folder.delete(f"{_PROBE_PREFIX}{token}")
+
+    def _check_presence(self, staging: str, parts: tuple[PartRecord, ...]) -> None:
+        for part in parts:
+            for file in part.files:
+                path = f"{staging}/{rank_folder(part.rank)}/{file.name}"
+                if self._folder.size_bytes(path) != file.size_bytes:
+                    raise OSError(
+                        errno.EIO,
+                        f"rank {part.rank} wrote {file.size_bytes} bytes that are not here: do all hosts see the same "
+                        "directory?",
+                        path,
+                    )
+
+    def _retain(self, newest: SnapshotInfo) -> None:
+        if self._keep is None:
+            return
+        entries = self.entries()
+        is_intact = [isinstance(entry, SnapshotInfo) for entry in entries]
+        for position in removable(is_intact, self._keep):
+            entry = entries[position]
+            name = entry.name
+            if isinstance(entry, SnapshotInfo) and self._is_kept(entry, newest):
+                continue
+            if name == newest.name:  # a clock or a step that went back: what was just written stays
+                continue
+            try:
+                self._folder.delete(name)
+            except OSError as error:
+                logger.warning("an old snapshot stays: %s/%s cannot be removed (%s)", self.location, name, error)
+
+    def _staging(self) -> Staging:
+        return Staging(self._folder, self._owner())
+
+    def _owner(self) -> Writer:
+        assert self._writer is not None, "a store that writes needs a writer"
+        return self._writer
+
+
+def _folder_at(directory: str | Path) -> Folder:
+    if "://" in str(directory):
+        return RemoteFolder(str(directory), MANIFEST_FILE, SNAPSHOT_PREFIX)
+    return LocalFolder(Path(directory))

@@ -1,0 +1,146 @@
+"""Parts on their way into a snapshot: what ranks have written that no manifest names yet.
+
+    .tmp-step-000000000130-4f2a-g2-a0/      job 4f2a, generation 2, attempt 0
+        rank-00000/tensors.safetensors, state.json, blobs/...
+        rank-00000/record.json              written last: this part is complete
+        rank-00001/...
+
+Names are agreed without a message: every rank knows step, job, generation and attempt. Two generations never share a
+directory, so what a killed rank left behind is never taken for its successor's part.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from paceline.store.damage import DamagedSnapshotError
+from paceline.store.folder import Folder
+from paceline.store.json_bytes import sealed, to_bytes, unsealed
+from paceline.store.parts import (
+    BLOBS_FOLDER,
+    STATE_FILE,
+    TENSORS_FILE,
+    FileRecord,
+    Part,
+    PartRecord,
+    rank_folder,
+)
+
+SNAPSHOT_PREFIX = "step-"
+RECORD_FILE = "record.json"
+
+_CHUNK_BYTES = 4 << 20
+_MAX_RECORD_BYTES = 16 << 20
+_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_RANK_FOLDER = re.compile(r"rank-(\d{5,9})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Whose directories are whose.
+
+    Args:
+        job_id: Letters, digits, ``_`` and ``-``; the same on all ranks and in all generations.
+        generation: From 1.
+
+    Raises:
+        ValueError: one of them cannot be part of a name.
+    """
+
+    job_id: str
+    generation: int = 1
+
+    def __post_init__(self) -> None:
+        if not _JOB_ID.fullmatch(self.job_id) or self.generation < 0:
+            raise ValueError(
+                f"received job {self.job_id!r}, generation {self.generation}; expected 1 to 64 letters, digits, "
+                "_ and -, and a number from 0"
+            )
+
+
+class Staging:
+    """The parts of snapshots that are not committed yet.
+
+    Args:
+        folder: Where.
+        writer: Who is writing.
+    """
+
+    def __init__(self, folder: Folder, writer: Writer) -> None:
+        self._folder = folder
+        self._writer = writer
+
+    def directory(self, step: int, attempt: int) -> str:
+        """Where the parts of one snapshot are."""
+        job = f"{self._writer.job_id}-g{self._writer.generation}"
+        return f"{self._folder.staging_prefix}{snapshot_name(step)}-{job}-a{attempt}"
+
+    def write(self, step: int, attempt: int, rank: int, part: Part) -> PartRecord:
+        """Writes a part; see `SnapshotStore.write_part`."""
+        from paceline.store import tensors  # NumPy, which the command line does not need
+
+        folder = f"{self.directory(step, attempt)}/{rank_folder(rank)}"
+        contents: dict[str, Iterator[bytes | memoryview]] = {
+            STATE_FILE: iter([to_bytes(part.state, "state")]),
+            TENSORS_FILE: tensors.to_chunks(part.tensors),
+        }
+        self._folder.delete(folder)  # of an earlier try
+        files = [self._write_file(folder, name, chunks) for name, chunks in contents.items()]
+        for name, path in part.blobs.items():
+            with path.open("rb") as blob:
+                files.append(self._write_file(folder, f"{BLOBS_FOLDER}/{name}", _chunks(blob)))
+        record = PartRecord(rank, tuple(files))
+        with self._folder.writer(f"{folder}/{RECORD_FILE}") as file:
+            file.write(sealed(record.to_json(), "the record of a part"))
+        return record
+
+    def records(self, step: int, attempt: int) -> tuple[PartRecord, ...]:
+        """The records of the parts that are complete, by rank."""
+        directory = self.directory(step, attempt)
+        return tuple(record for name in self._folder.children(directory) for record in self._record(directory, name))
+
+    def _record(self, directory: str, name: str) -> Iterator[PartRecord]:
+        if not (match := _RANK_FOLDER.fullmatch(name)):
+            return
+        with suppress(FileNotFoundError, DamagedSnapshotError):  # not there yet, or half of it
+            with self._folder.reader(f"{directory}/{name}/{RECORD_FILE}") as file:
+                content = unsealed(file.read(_MAX_RECORD_BYTES), RECORD_FILE)
+            record = PartRecord.from_json(content)
+            if record.rank == int(match[1]):
+                yield record
+
+    def _write_file(self, folder: str, name: str, chunks: Iterator[bytes | memoryview]) -> FileRecord:
+        checksum, size_bytes = hashlib.sha256(), 0
+        with self._folder.writer(f"{folder}/{name}") as file:
+            for chunk in chunks:
+                checksum.update(chunk)
+                size_bytes += len(chunk)
+                file.write(chunk)
+        return FileRecord(name, size_bytes, checksum.hexdigest())
+
+
+def is_of_job(name: str, writer: Writer) -> bool:
+    """Whether the staging directory `name` was made by the job of `writer`, in whatever generation."""
+    return _is_staging(name, writer.job_id, r"\d+")
+
+
+def is_of_generation(name: str, writer: Writer) -> bool:
+    """Whether the staging directory `name` was made by the generation of `writer`."""
+    return _is_staging(name, writer.job_id, str(writer.generation))
+
+
+def _is_staging(name: str, job_id: str, generation: str) -> bool:
+    return re.search(rf"{SNAPSHOT_PREFIX}\d+-{re.escape(job_id)}-g{generation}-a\d+\Z", name, re.ASCII) is not None
+
+
+def snapshot_name(step: int) -> str:
+    """How the directory of a snapshot is called; names sort like steps."""
+    return f"{SNAPSHOT_PREFIX}{step:012d}"
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(_CHUNK_BYTES):
+        yield chunk

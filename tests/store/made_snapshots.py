@@ -1,0 +1,27 @@
+"""Small snapshots for tests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy
+
+from paceline.store.manifest import SnapshotInfo, SnapshotMeta
+from paceline.store.parts import Part
+from paceline.store.snapshots import SnapshotStore
+from paceline.store.staging import Writer
+
+JOB = Writer("job-a", 1)
+
+
+def part(step: int, rank: int = 0, blobs: Mapping[str, Path] | None = None) -> Part:
+    tensors = {"w": numpy.full((2, 3), step, "float32"), "rank": numpy.array(rank)}
+    return Part(tensors, {"step": step, "rank": rank}, blobs or {})
+
+
+def save(store: SnapshotStore, step: int, world_size: int = 2, attempt: int = 0) -> SnapshotInfo:
+    records = [store.write_part(step, rank, part(step, rank), attempt=attempt) for rank in range(world_size)]
+    return store.commit(step, SnapshotMeta(step // 100, 0, world_size, {"host": "h"}), records, attempt=attempt)
+
+
+def steps(store: SnapshotStore) -> list[int]:
+    return [entry.step for entry in store.entries()]

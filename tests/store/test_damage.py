@@ -1,0 +1,171 @@
+"""Whatever happens to the bytes of a snapshot is seen, and the one before is used."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_snapshots import JOB, part, save, steps
+
+from paceline.store.damage import DamagedSnapshotError
+from paceline.store.manifest import DamagedSnapshot, SnapshotMeta
+from paceline.store.snapshots import SnapshotStore
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two snapshots, of steps 10 and 20, with a blob in the second one."""
+    root = tmp_path_factory.mktemp("whole")
+    (root / "blob").write_bytes(b"blob")
+    store = SnapshotStore(root / "run", writer=JOB)
+    save(store, 10)
+    record = store.write_part(20, 0, part(20, 0, {"it/ckpt": root / "blob"}))
+    store.commit(20, SnapshotMeta(0, 0, 2), [record, store.write_part(20, 1, part(20, 1))])
+    return root / "run"
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def files(run: Path) -> list[Path]:
+    return sorted(path for path in (run / "step-000000000020").rglob("*") if path.is_file())
+
+
+def assert_the_one_before_is_used(run: Path, reason: str) -> None:
+    search = SnapshotStore(run).newest_intact()
+    assert search.found is not None
+    assert search.found.step == 10
+    (line,) = search.skipped
+    assert "step-000000000020 is not used" in line
+    assert reason in line
+    assert "\n" not in line
+
+
+def test_every_file_is_covered(run: Path):
+    assert [str(path.relative_to(run / "step-000000000020")) for path in files(run)] == [
+        "manifest.json",
+        "rank-00000/blobs/it/ckpt",
+        "rank-00000/state.json",
+        "rank-00000/tensors.safetensors",
+        "rank-00001/state.json",
+        "rank-00001/tensors.safetensors",
+    ]
+
+
+def test_a_flipped_bit_in_any_byte_of_any_file(run: Path):
+    for path in files(run):
+        data = path.read_bytes()
+        for position in range(len(data)):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << position % 8
+            path.write_bytes(flipped)
+            assert_the_one_before_is_used(run, "")
+        path.write_bytes(data)
+    assert SnapshotStore(run).newest_intact().found.step == 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_change_of_any_file(whole: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject):
+    """Cut, grown, overwritten or emptied anywhere."""
+    run = Path(shutil.copytree(whole, tmp_path_factory.mktemp("any") / "run"))
+    path = data.draw(st.sampled_from(files(run)))
+    before = path.read_bytes()
+    begin = data.draw(st.integers(0, len(before)))
+    end = data.draw(st.integers(begin, len(before)))
+    after = before[:begin] + data.draw(st.binary(max_size=20)) + before[end:]
+    path.write_bytes(after)
+    if after == before:
+        assert SnapshotStore(run).newest_intact().found.step == 20
+    else:
+        assert_the_one_before_is_used(run, "")
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_missing_file(run: Path, number: int):
+    path = files(run)[number]
+    path.unlink()
+    assert_the_one_before_is_used(run, f"{path.relative_to(run)} is missing")
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_directory_or_a_pipe_in_the_place_of_a_file(run: Path, number: int):
+    path = files(run)[number]
+    path.unlink()
+    path.mkdir()
+    assert_the_one_before_is_used(run, "missing")
+    path.rmdir()
+    os.mkfifo(path)
+    assert_the_one_before_is_used(run, "missing")
+
+
+def test_a_reader_refuses_damage_at_each_file(run: Path, tmp_path: Path):
+    store = SnapshotStore(run)
+    info = store.find("step-000000000020")
+    for path in files(run)[1:]:
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    reader = store.open(info)
+    for read in (lambda: reader.state(0), lambda: reader.tensors(1)):
+        with pytest.raises(DamagedSnapshotError, match="does not match its checksum"):
+            read()
+    with pytest.raises(DamagedSnapshotError, match="does not match its checksum"):
+        reader.fetch_blob(0, "it/ckpt", tmp_path / "copy")
+    assert not list(tmp_path.glob("copy*"))
+    assert len(store.verify(info)) == 5
+
+
+def test_a_huge_manifest_is_not_read(run: Path):
+    with (run / "step-000000000020" / "manifest.json").open("r+b") as file:
+        file.truncate(1 << 40)  # a hole: takes no place on the disk
+    assert_the_one_before_is_used(run, "expected at most")
+
+
+def test_damaged_ones_are_listed_with_their_reason(run: Path):
+    files(run)[-1].unlink()
+    newest, older = SnapshotStore(run).entries()
+    assert isinstance(newest, DamagedSnapshot)
+    assert "is missing" in str(newest.fault)
+    assert older.step == 10
+
+
+def test_with_all_damaged_none_is_found(run: Path):
+    shutil.rmtree(run / "step-000000000010" / "rank-00001")
+    files(run)[0].write_bytes(b"")
+    search = SnapshotStore(run).newest_intact()
+    assert search.found is None
+    assert len(search.skipped) == 2
+
+
+def test_a_disk_that_fails_is_no_reason_to_begin_anew(run: Path, monkeypatch: pytest.MonkeyPatch):
+    store = SnapshotStore(run)
+
+    def fail(path: str) -> None:
+        raise OSError(5, "Input/output error", path)
+
+    monkeypatch.setattr(store._folder, "reader", fail)
+    with pytest.raises(OSError, match="no snapshot could be read"):
+        store.newest_intact()
+
+
+def test_pruning_never_deletes_the_only_intact_one(run: Path):
+    """The damage is in the contents: only reading them shows it."""
+    path = files(run)[-1]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    store = SnapshotStore(run)
+    assert store.prune(1).removed == ()
+    assert steps(store) == [20, 10]
+
+
+def test_a_copied_snapshot_under_another_step_is_damage(run: Path):
+    shutil.copytree(run / "step-000000000020", run / "step-000000000030")
+    search = SnapshotStore(run).newest_intact()
+    assert search.found.step == 20
+    assert "named for step 30" in search.skipped[0]

@@ -1,0 +1,84 @@
+"""The manifest."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.store.damage import DamagedSnapshotError
+from paceline.store.json_bytes import sealed, unsealed
+from paceline.store.manifest import SnapshotMeta, manifest_bytes, parsed_manifest
+from paceline.store.parts import FileRecord, PartRecord
+
+FILES = (FileRecord("state.json", 2, "0" * 64), FileRecord("tensors.safetensors", 5, "a" * 64))
+META = SnapshotMeta(epoch=2, fit_call=1, world_size=2, notes={"hosts": ["a", "b"], "threads": 4})
+PARTS = (PartRecord(0, FILES), PartRecord(1, FILES))
+WHOLE = manifest_bytes(130, 1000.5, META, PARTS)
+
+
+def _parsed(data: bytes, step: int = 130):
+    return parsed_manifest(data, "step-000000000130", "/run/step-000000000130", step)
+
+
+def test_it_comes_back():
+    info = _parsed(WHOLE)
+    assert (info.step, info.created_at_seconds, info.meta, info.parts) == (130, 1000.5, META, PARTS)
+    assert (info.epoch, info.fit_call, info.world_size, info.notes) == (2, 1, 2, META.notes)
+    assert info.size_bytes == 14
+
+
+def test_every_flipped_bit_and_every_cut_is_damage():
+    for position in range(len(WHOLE)):
+        for bit in range(8):
+            torn = bytearray(WHOLE)
+            torn[position] ^= 1 << bit
+            with pytest.raises(DamagedSnapshotError):
+                _parsed(bytes(torn))
+        with pytest.raises(DamagedSnapshotError):
+            _parsed(WHOLE[:position])
+
+
+FIELDS = [*unsealed(WHOLE, "it")]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(FIELDS), JSON)
+def test_a_hostile_field_under_a_right_checksum_is_read_or_is_damage(field: str, value: object):
+    if isinstance(value, dict) and "$float" in value:
+        return
+    with contextlib.suppress(DamagedSnapshotError):
+        _parsed(sealed({**unsealed(WHOLE, "it"), field: value}, "it"))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_missing_field_is_named(field: str):
+    content = unsealed(WHOLE, "it")
+    del content[field]
+    with pytest.raises(DamagedSnapshotError, match=f"no field '{field}'"):
+        _parsed(sealed(content, "it"))
+
+
+@pytest.mark.parametrize("world_size", [0, 1, 3, 10**18])
+def test_parts_and_ranks_must_agree(world_size: int):
+    with pytest.raises(DamagedSnapshotError, match="2 parts"):
+        _parsed(sealed({**unsealed(WHOLE, "it"), "world_size": world_size}, "it"))
+
+
+def test_another_step_than_the_directory_says_is_damage():
+    with pytest.raises(DamagedSnapshotError, match="named for step 131"):
+        _parsed(WHOLE, step=131)
+
+
+def test_a_later_format_is_named():
+    with pytest.raises(DamagedSnapshotError, match="version 2"):
+        _parsed(sealed({**unsealed(WHOLE, "it"), "version": 2}, "it"))
+
+
+def test_people_can_read_it():
+    assert json.loads(WHOLE)["epoch"] == 2

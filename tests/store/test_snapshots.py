@@ -1,0 +1,208 @@
+"""The store: what ranks write, the chief commits, and others find. On a file system and on an object store."""
+
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fsspec
+import numpy
+import pytest
+from made_snapshots import JOB, part, save, steps
+
+from paceline.store.damage import DamagedSnapshotError
+from paceline.store.manifest import SnapshotMeta
+from paceline.store.parts import FileRecord, PartRecord
+from paceline.store.snapshots import SnapshotStore, Writer
+
+META = SnapshotMeta(0, 0, 2)
+
+
+@pytest.fixture(params=["local", "file://", "memory://"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param != "memory://":
+        yield request.param.replace("local", "") + str(tmp_path / "run")
+        return
+    root = f"memory://{uuid.uuid4().hex}"
+    yield root
+    fsspec.filesystem("memory").rm(root, recursive=True)
+
+
+@pytest.fixture
+def store(place: str) -> SnapshotStore:
+    return SnapshotStore(place, keep=None, writer=JOB)
+
+
+def test_what_ranks_wrote_comes_back(store: SnapshotStore, place: str):
+    info = save(store, 130)
+    other = SnapshotStore(place)
+    found = other.newest_intact()
+    assert found.skipped == ()
+    assert found.found == info == other.find(info.name)
+    assert (info.step, info.epoch, info.world_size, info.notes) == (130, 1, 2, {"host": "h"})
+    for rank in range(2):
+        reader = other.open(info)
+        assert reader.state(rank) == {"step": 130, "rank": rank}
+        numpy.testing.assert_array_equal(reader.tensors(rank)["w"], numpy.full((2, 3), 130, "float32"))
+        assert reader.headers(rank)["w"].shape == (2, 3)
+    assert other.verify(info) == ()
+
+
+def test_blobs_are_copied_in_and_out(store: SnapshotStore, tmp_path: Path):
+    source = tmp_path / "source"
+    source.write_bytes(b"blob" * 1000)
+    record = store.write_part(1, 0, part(1, 0, {"iterator/ckpt.index": source}))
+    info = store.commit(1, SnapshotMeta(0, 0, 1), [record])
+    source.unlink()
+    reader = store.open(info)
+    assert reader.blob_names(0) == ("iterator/ckpt.index",)
+    reader.fetch_blob(0, "iterator/ckpt.index", tmp_path / "deep" / "copy")
+    assert (tmp_path / "deep" / "copy").read_bytes() == b"blob" * 1000
+    with pytest.raises(KeyError):
+        reader.fetch_blob(0, "nothing", tmp_path / "copy")
+
+
+def test_what_is_not_committed_is_no_snapshot(store: SnapshotStore):
+    save(store, 10)
+    store.write_part(20, 0, part(20))
+    assert steps(store) == [10]
+    assert store.newest_intact().found.step == 10
+
+
+def test_a_chief_learns_of_parts_through_the_directory(store: SnapshotStore):
+    assert store.records(10) == ()
+    second = store.write_part(10, 1, part(10, 1))
+    assert store.records(10) == (second,)
+    first = store.write_part(10, 0, part(10, 0))
+    assert store.records(10) == (first, second)
+    assert store.records(10, attempt=1) == ()
+    assert store.records(20) == ()
+    info = store.commit(10, META, store.records(10))
+    assert info.parts == (first, second)
+
+
+@pytest.mark.parametrize("ranks", [(), (0,), (1,), (0, 0), (0, 1, 2)])
+def test_a_commit_needs_each_rank_once(store: SnapshotStore, ranks: tuple[int, ...]):
+    records = [store.write_part(10, rank, part(10, rank)) for rank in (*ranks, 0)]
+    with pytest.raises(ValueError, match="expected 0 to 1"):
+        store.commit(10, META, records[: len(ranks)])
+    assert steps(store) == []
+
+
+def test_a_part_that_another_host_wrote_elsewhere_is_not_committed(store: SnapshotStore):
+    here = store.write_part(10, 0, part(10))
+    elsewhere = PartRecord(1, here.files)
+    with pytest.raises(OSError, match=r"same directory|No such file|rank-00001"):
+        store.commit(10, META, [here, elsewhere])
+    grown = PartRecord(0, tuple(FileRecord(one.name, one.size_bytes + 1, one.sha256) for one in here.files))
+    with pytest.raises(OSError, match="same directory"):
+        store.commit(10, SnapshotMeta(0, 0, 1), [grown])
+    assert steps(store) == []
+
+
+def test_an_abandoned_snapshot_is_gone(store: SnapshotStore):
+    store.write_part(10, 0, part(10))
+    store.abandon(10)
+    store.abandon(10)
+    assert store.records(10) == ()
+
+
+def test_the_same_step_again_is_newer(store: SnapshotStore, place: str):
+    """After a restart, or at the end of an epoch: whatever the clock says."""
+    stopped_clock = SnapshotStore(place, keep=None, writer=Writer("job-a", 2), clock=lambda: 5.0)
+    first = save(store, 10)
+    second = save(stopped_clock, 10)
+    third = save(stopped_clock, 10, attempt=1)
+    assert len({first.name, second.name, third.name}) == 3
+    assert [entry.name for entry in store.entries()] == [third.name, second.name, first.name]
+    assert store.newest_intact().found == third
+
+
+def test_a_part_may_be_written_again(store: SnapshotStore, tmp_path: Path):
+    blob = tmp_path / "blob"
+    blob.write_bytes(b"x")
+    store.write_part(10, 0, part(7, 0, {"blob": blob}))
+    record = store.write_part(10, 0, part(10))
+    info = store.commit(10, SnapshotMeta(0, 0, 1), [record])
+    assert store.open(info).state(0) == {"step": 10, "rank": 0}
+    assert store.verify(info) == ()
+    assert store.open(info).blob_names(0) == ()
+
+
+def test_the_newest_stay(place: str):
+    store = SnapshotStore(place, keep=2, writer=JOB)
+    for step in (10, 20, 30, 40):
+        save(store, step)
+    assert steps(store) == [40, 30]
+
+
+def test_four_ranks_write_at_once(store: SnapshotStore):
+    gate = threading.Barrier(4)
+
+    def write(rank: int) -> PartRecord:
+        gate.wait(30)
+        return store.write_part(10, rank, part(10, rank))
+
+    with ThreadPoolExecutor(4) as pool:
+        records = [*pool.map(write, range(4))]
+    info = store.commit(10, SnapshotMeta(0, 0, 4), records)
+    assert store.verify(info) == ()
+    assert [store.open(info).state(rank)["rank"] for rank in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_dry_run_deletes_nothing(store: SnapshotStore):
+    names = [save(store, step).name for step in (10, 20, 30)][::-1]
+    would = store.prune(1, dry_run=True)
+    assert (would.kept, would.removed) == ((names[0],), (names[1], names[2]))
+    assert steps(store) == [30, 20, 10]
+    assert store.prune(1) == would
+    assert steps(store) == [30]
+
+
+def test_hosts_see_the_probe_or_do_not(store: SnapshotStore, place: str, tmp_path: Path):
+    store.write_probe("t1")
+    assert SnapshotStore(place).sees_probe("t1")
+    assert not SnapshotStore(place).sees_probe("t2")
+    assert not SnapshotStore(tmp_path / "elsewhere").sees_probe("t1")
+    store.remove_probe("t1")
+    assert not store.sees_probe("t1")
+    store.write_probe("t3")  # what the fixture removes
+
+
+def test_other_files_in_the_directory_are_no_snapshots(tmp_path: Path):
+    for name in ("notes.txt", "step-x", "step-1", "checkpoint"):
+        (tmp_path / name).mkdir()
+    assert SnapshotStore(tmp_path).entries() == ()
+    assert SnapshotStore(tmp_path / "nothing").newest_intact().found is None
+
+
+def test_wrong_arguments_are_refused(store: SnapshotStore, tmp_path: Path):
+    info = save(store, 10)
+    with pytest.raises(ValueError, match="expected 0 to 1"):
+        store.open(info).state(2)
+    with pytest.raises(DamagedSnapshotError, match="name of a snapshot"):
+        store.find("../elsewhere")
+    with pytest.raises(DamagedSnapshotError, match="missing"):
+        store.find("step-000000000099")
+    with pytest.raises(ValueError, match="1 or more"):
+        SnapshotStore(tmp_path, keep=0)
+    for job in ("", "a/b", "x" * 65):
+        with pytest.raises(ValueError, match=re.escape(repr(job))):
+            Writer(job)
+
+
+def test_retention_that_fails_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    store = SnapshotStore(tmp_path, keep=1, writer=JOB)
+    save(store, 10)
+
+    def refuse(path: str) -> None:
+        if path.startswith("step-"):
+            raise PermissionError(13, "not yours", path)
+
+    monkeypatch.setattr(store._folder, "delete", refuse)
+    assert save(store, 20).step == 20
+    assert "an old snapshot stays" in caplog.text
