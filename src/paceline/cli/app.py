@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.render.verbs import render
 from paceline.cli.run import run
+from paceline.cli.snapshot import snapshot
 
 
 def _with_dashes(name: str) -> str:
@@ -27,6 +29,8 @@ app.command(
     # Everything from the script on is the script's, also what looks like an option of ours.
     context_settings={"allow_interspersed_args": False, "token_normalize_func": _with_dashes},
 )(run)
+app.add_typer(render, name="render", context_settings={"token_normalize_func": _with_dashes})
+app.add_typer(snapshot)
 
 
 def _print_version(wanted: bool) -> None:

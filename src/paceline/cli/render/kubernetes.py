@@ -1,0 +1,128 @@
+"""``paceline render kubernetes``: the flags of the manifest."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from paceline.cli.render import options
+from paceline.cli.render.rendering import print_rendered
+
+
+def kubernetes(
+    script: options.Script,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the Job and beginning of its pods' names.")],
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="The container image; Paceline is in it.")],
+    arguments: options.Arguments = None,
+    nnodes: options.Nnodes = 1,
+    workers: options.Workers = "1",
+    module: options.Module = False,
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Default: the one that kubectl uses.", show_default=False)
+    ] = None,
+    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs of each pod.")] = 0,
+    cpu: Annotated[
+        str | None, typer.Option(metavar="QUANTITY", help="Processors of each pod, as 8 or 500m.", show_default=False)
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="QUANTITY", help="Memory of each pod, as 32Gi.", show_default=False)
+    ] = None,
+    shm_size: Annotated[
+        str, typer.Option(metavar="QUANTITY", help="How much of the memory may be shared memory.")
+    ] = "2Gi",
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLAIM:PATH",
+            help="Mount the PersistentVolumeClaim at PATH in every pod. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    node_selector: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A label that nodes must have. May be repeated.", show_default=False),
+    ] = None,
+    secret_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A Secret that exists, with the entry 'secret'. Default: a new one is written into the file.",
+            show_default=False,
+        ),
+    ] = None,
+    network_policy: Annotated[
+        bool,
+        typer.Option(
+            "--network-policy/--no-network-policy", help="Whether only pods of this job may connect to its pods."
+        ),
+    ] = True,
+    port: options.Port = 29400,
+    working_dir: options.WorkingDir = None,
+    env: options.Variables = None,
+    seed: options.Seed = None,
+    bind: options.Bind = "cores",
+    log_dir: options.LogDir = None,
+    start_timeout: options.StartTimeout = None,
+    max_restarts: options.MaxRestarts = 0,
+    network_interface: options.NetworkInterface = None,
+    require_secret: options.RequireSecret = False,
+    allow_mismatch: options.AllowMismatch = False,
+    no_drop_in: options.NoDropIn = False,
+    verbose: options.Verbose = False,
+    output: options.Output = None,
+) -> None:
+    """Write a manifest: an Indexed Job, a headless Service, a Secret. Needs no operator; Kubernetes 1.31 or newer.
+
+    The file holds the job's secret, unless --secret-name names one that exists. With --output the file is
+    readable by you alone.
+
+    \b
+    Examples:
+      paceline render kubernetes --nnodes 4 --workers 2 --name train --image team/train:1 train.py --epochs 3
+      paceline render kubernetes --nnodes 2 --workers auto --gpus 4 --cpu 32 --memory 128Gi --volume data:/data \\
+        --name train --image team/train:1 -o train.yaml -m mypackage.train
+      paceline render kubernetes --name train --image team/train:1 train.py | kubectl apply -f -
+    """
+
+    def text() -> str:
+        from secrets import token_hex
+
+        from paceline.render.kubernetes import KubernetesTarget, kubernetes_manifest
+        from paceline.render.training_run import TrainingRun, read_variables
+
+        run = TrainingRun(
+            script=script,
+            arguments=tuple(arguments or ()),
+            module=module,
+            workers=workers,
+            nnodes=nnodes,
+            variables=read_variables(env or (), os.environ),
+            seed=seed,
+            bind=bind,
+            log_dir=log_dir,
+            start_timeout_seconds=start_timeout,
+            max_restarts=max_restarts,
+            require_secret=require_secret,
+            allow_mismatch=allow_mismatch,
+            network_interface=network_interface,
+            drop_in=not no_drop_in,
+            verbose=verbose,
+        )
+        target = KubernetesTarget(
+            name=name,
+            image=image,
+            namespace=namespace,
+            gpus=gpus,
+            cpu=cpu,
+            memory=memory,
+            shm_size=shm_size,
+            port=port,
+            secret_name=secret_name,
+            volumes=tuple(volume or ()),
+            node_selector=tuple(node_selector or ()),
+            working_dir=working_dir,
+            network_policy=network_policy,
+        )
+        return kubernetes_manifest(run, target, token_hex(32))
+
+    print_rendered(text, output)

@@ -1,0 +1,183 @@
+"""``paceline render`` as users type it."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+import yaml
+from typer.testing import CliRunner
+
+from paceline.cli.app import app
+from paceline.render.training_run import TrainingRun
+
+LIMIT_SECONDS = 60
+KUBERNETES = ("kubernetes", "--name", "train", "--image", "team/train:1")
+GCLOUD = ("gcloud", "--zone", "us-central1-a", "--machine-type", "n2-standard-8")
+VERBS = {"kubernetes": KUBERNETES, "slurm": ("slurm",), "gcloud": GCLOUD}
+
+ALL_RUN_FLAGS = (
+    "--nnodes", "3", "--workers", "2", "--seed", "7", "--bind", "none", "--log-dir", "logs", "--start-timeout", "90",
+    "--max-restarts", "2", "--env", "A=b", "--network-interface", "eth0", "--require-secret", "--allow-mismatch",
+    "--no-drop-in", "--verbose", "-m",
+)  # fmt: skip
+COMMAND = (
+    "--seed 7 --bind none --log-dir logs --start-timeout 90 --max-restarts 2 --network-interface eth0 "
+    "--require-secret --allow-mismatch --no-drop-in --verbose -m train --epochs 3"
+)
+
+
+def render(*words: str, **variables: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["render", *words], env={"COLUMNS": "200", **variables})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_shows_examples_and_every_flag(verb: str) -> None:
+    code, text, _ = render(verb, "--help")
+    assert code == 0
+    assert f"paceline render {verb} --nnodes" in text
+    for flag in [word for word in (*ALL_RUN_FLAGS, "--output", "--working-dir") if word.startswith("-")]:
+        assert flag in text
+
+
+def test_help_of_all_verbs() -> None:
+    code, text, _ = render("--help")
+    assert code == 0
+    assert all(verb in text for verb in VERBS)
+
+
+def test_help_loads_no_yaml() -> None:
+    code = (
+        "import sys\n"
+        "sys.argv = ['paceline', 'render', 'kubernetes', '--help']\n"
+        "from paceline.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'yaml', 'asyncio', 'psutil', 'numpy', 'tensorflow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_the_flags_of_run_reach_the_command(verb: str) -> None:
+    code, text, faults = render(*VERBS[verb], *ALL_RUN_FLAGS, "train", "--epochs", "3")
+    assert (code, faults) == (0, "")
+    if verb == "kubernetes":
+        job = next(one for one in yaml.safe_load_all(text) if one["kind"] == "Job")
+        text = " ".join(job["spec"]["template"]["spec"]["containers"][0]["command"])
+    assert "paceline run" in text
+    assert COMMAND in text
+
+
+def test_run_knows_every_flag_that_is_rendered() -> None:
+    everything = TrainingRun(
+        script="train.py", module=True, workers="2", variables={}, seed=1, bind="none", log_dir="a",
+        start_timeout_seconds=1.0, max_restarts=1, require_secret=True, allow_mismatch=True, network_interface="a",
+        drop_in=False, verbose=True,
+    )  # fmt: skip
+    words = everything.command("--nnodes", "2", "--rendezvous", "a:1", "--node-rank", "0")
+    rendered = {word for word in words if word.startswith("-")}
+    known = {flag for parameter in typer.main.get_command(app).commands["run"].params for flag in parameter.opts}  # type: ignore[attr-defined]
+    assert rendered <= known
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_what_follows_the_script_is_the_scripts(verb: str) -> None:
+    words = ["--help", "--output", "x", "--nnodes", "9", "-m", "--", "y z"]
+    code, text, _ = render(*VERBS[verb], "train.py", *words)
+    assert code == 0
+    if verb == "kubernetes":
+        job = next(one for one in yaml.safe_load_all(text) if one["kind"] == "Job")
+        assert job["spec"]["template"]["spec"]["containers"][0]["command"][-9:] == ["train.py", *words]
+    else:
+        assert "train.py --help --output x --nnodes 9 -m -- 'y z'" in text
+
+
+def test_options_may_be_spelt_with_underscores() -> None:
+    code, text, _ = render("slurm", "--nproc_per_node", "4", "--cpus_per_task", "8", "train.py")
+    assert code == 0
+    assert "paceline run --workers 4 train.py" in text
+
+
+def test_a_variable_without_a_value_has_the_one_it_has_here() -> None:
+    _, text, _ = render("slurm", "--env", "PACELINE_TEST_A", "--env", "B=", "train.py", PACELINE_TEST_A="b c")
+    assert "export PACELINE_TEST_A='b c'\nexport B=''\n" in text
+
+
+def test_all_faults_come_before_any_output(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    arguments = ("--name", "A", "--image", " ", "--workers", "0", "--env", "1=", "--output", str(path))
+    code, text, faults = render("kubernetes", *arguments, "train.py")
+    assert (code, text) == (2, "")
+    assert faults.startswith("paceline: the command line has 4 faults:\n")
+    assert [line.split(":")[0].strip() for line in faults.splitlines()[1:]] == [
+        "--workers", "--env", "--name", "--image"
+    ]  # fmt: skip
+    assert not path.exists()
+
+
+def test_a_file_with_a_secret_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("older, and longer than the new one" * 1000)
+    path.chmod(0o644)
+    code, text, _ = render(*KUBERNETES, "-o", str(path), "train.py")
+    assert (code, text) == (0, "")
+    assert path.stat().st_mode & 0o777 == 0o600
+    kinds = [one["kind"] for one in yaml.safe_load_all(path.read_text())]
+    assert kinds == ["Secret", "NetworkPolicy", "Service", "Job"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_every_manifest_has_another_secret() -> None:
+    def secret() -> str:
+        found: str = next(yaml.safe_load_all(render(*KUBERNETES, "train.py")[1]))["stringData"]["secret"]
+        return found
+
+    one, other = secret(), secret()
+    assert one != other
+    assert len(bytes.fromhex(one)) == 32
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    code, text, faults = render("slurm", "--output", str(tmp_path / "no" / "job.sh"), "train.py")
+    assert (code, text) == (2, "")
+    assert "--output:" in faults
+    assert "No such file or directory" in faults
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("slurm",), "SCRIPT"),
+        (("kubernetes", "train.py"), "--name"),
+        (("gcloud", "train.py"), "--zone"),
+        (("slurm", "--unknown", "train.py"), "--unknown"),
+        (("nomad", "train.py"), "nomad"),
+    ],
+)
+def test_a_command_line_that_is_not_understood(words: tuple[str, ...], expected: str) -> None:
+    code, text, faults = render(*words)
+    assert code == 2
+    assert expected in faults
+    assert text == ""
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "render.md").read_text(encoding="utf-8")
+COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    paceline render ")]
+
+
+def test_the_page_has_commands() -> None:
+    assert len(COMMANDS) >= 4
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_the_page_work(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, text, faults = render(*shlex.split(command)[2:])
+    assert (code, faults) == (0, "")
+    assert text or list(tmp_path.iterdir())
