@@ -74,6 +74,15 @@ class Program:
         self.process.wait(10)
         return "" if self._output.closed else self._read()
 
+    def output(self) -> str:
+        """What it has printed so far."""
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), size, 0).decode(errors="replace")
+
+    def close(self) -> None:
+        """Gives up the output of a program that has ended. Idempotent."""
+        self._output.close()
+
     def _read(self) -> str:
         self._output.seek(0)
         with self._output:

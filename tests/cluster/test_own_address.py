@@ -162,7 +162,7 @@ def test_a_silent_name_server_and_a_slow_process_table_are_not_waited_for(
 
 def test_a_port_that_needs_privileges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_address._Endpoint, "bind_error", lambda _, port: errno.EACCES if port == 80 else 0)
-    with pytest.raises(ConfigurationError, match="opening port 80 needs privileges; give its task a port from 1024"):
+    with pytest.raises(ConfigurationError, match="opening port 80 needs privileges; give this task a free port"):
         check_own_address(Address("127.0.0.1", 80))
 
 

@@ -40,7 +40,7 @@ def read_address(field: str, value: object) -> Address | Fault:
     if not host:
         fix = 'write the host before the colon, as in "host0:2222"'
         return Fault(field, shown(value), _EXPECTED, fix)
-    if not _is_host(host):
+    if not is_host(host):
         fix = "correct the host; each address has its own double quotes"
         return Fault(field, shown(value), _EXPECTED_HOST, fix)
     if not colon:
@@ -50,7 +50,7 @@ def read_address(field: str, value: object) -> Address | Fault:
 
 def _read_ipv6(field: str, value: str) -> Address | Fault:
     match = _BRACKETED.fullmatch(value)
-    if match is None or not _is_ipv6(match["host"]):
+    if match is None or not is_ipv6(match["host"]):
         return Fault(field, shown(value), _EXPECTED_IPV6, 'write it like "[fd00::7]:2222"')
     if match["port"] is None:
         return Fault(field, shown(value), _EXPECTED_IPV6, f"add the port: {shown(f'{value}:2222')}")
@@ -64,7 +64,8 @@ def _with_port(field: str, value: str, host: str, port: str) -> Address | Fault:
     return Address(host, int(port))
 
 
-def _is_host(host: str) -> bool:
+def is_host(host: str) -> bool:
+    """Whether `host` can be a host's name or IPv4 address."""
     if _DOTTED_NUMBERS.fullmatch(host) is None:
         return _NAME.fullmatch(host) is not None
     try:
@@ -74,7 +75,8 @@ def _is_host(host: str) -> bool:
     return True
 
 
-def _is_ipv6(host: str) -> bool:
+def is_ipv6(host: str) -> bool:
+    """Whether `host` is an IPv6 address, perhaps with a zone (``fe80::1%eth0``); without brackets."""
     if _IPV6.fullmatch(host) is None:
         return False
     try:

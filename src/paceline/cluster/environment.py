@@ -33,6 +33,12 @@ AGENT_FD = "PACELINE_AGENT_FD"
 PMI_FD = "PACELINE_PMI_FD"
 """Inherited socket on which the agent speaks MPICH's PMI-1 protocol (see ``rendezvous/pmi.py``)."""
 
+FREE_SHARED_MEMORY = "PACELINE_FREE_SHARED_MEMORY"
+"""Free bytes of `/dev/shm` before the first rank of this host mapped any: what all of them decide by."""
+
+STANDBY = "PACELINE_STANDBY"
+"""``1``: this process imports what a worker needs and waits to be one (see ``bootstrap/standby.py``)."""
+
 START_TIMEOUT = "PACELINE_START_TIMEOUT"
 """Seconds that a process started by hand waits for its peers (300 by default)."""
 
@@ -47,3 +53,33 @@ STRICT = "PACELINE_STRICT"
 
 ALLOW_MISMATCH = "PACELINE_ALLOW_MISMATCH"
 """``1``: ranks with different versions may form a group, by hand."""
+
+NNODES = "PACELINE_NNODES"
+"""How many hosts the job has; same as ``--nnodes``."""
+
+NODE_RANK = "PACELINE_NODE_RANK"
+"""This host's number, from 0; same as ``--node-rank``."""
+
+RENDEZVOUS = "PACELINE_RENDEZVOUS"
+"""``host:port`` at which host 0 meets the others; same as ``--rendezvous``."""
+
+NETWORK_INTERFACE = "PACELINE_NETWORK_INTERFACE"
+"""Name of the network interface, such as ``eth1``, over which the hosts talk; found by itself when absent."""
+
+REQUIRE_SECRET = "PACELINE_REQUIRE_SECRET"
+"""``1``: a job whose secret nobody has set is refused; same as ``--require-secret``."""
+
+SNAPSHOT_DIR = "PACELINE_SNAPSHOT_DIR"
+"""Where `fit` keeps snapshots, and goes on from; same as ``--snapshot-dir``. Absent: nowhere."""
+
+SNAPSHOT_EVERY = "PACELINE_SNAPSHOT_EVERY"
+"""``100`` (steps) or ``30s`` between snapshots; same as ``--snapshot-every``."""
+
+SNAPSHOT_KEEP = "PACELINE_SNAPSHOT_KEEP"
+"""How many snapshots stay; same as ``--snapshot-keep``."""
+
+CHAOS = "PACELINE_CHAOS"
+"""Faults that strike this job on purpose; same as ``--chaos``."""
+
+HANG_TIMEOUT = "PACELINE_HANG_TIMEOUT"
+"""Seconds without a step after which a worker counts as stuck; same as ``--hang-timeout``."""

@@ -6,9 +6,11 @@ join ─► watchdog beside this process, group stands, MPI ─► script goes o
                                                                once (MPI_Finalize would wait for the others)
 """
 
+import os
 import secrets
 
 from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.peer_interface import devices_towards
 from paceline.cluster.spec import ClusterSpec, Task
 from paceline.comm.departure import Departure
 from paceline.comm.mpi_start import start_mpi
@@ -52,6 +54,8 @@ def join_world(
         job_id=membership.job_id,
         seed=membership.seed,
     )
+    if devices := devices_towards(cluster.address_of_rank(rank).host for rank in range(cluster.world_size)):
+        os.environ.setdefault("UCX_NET_DEVICES", devices)
     wiring = MpiWiring(membership.pmi_socket.detach(), membership.rank, membership.world_size)
     wiring.arm()
     world = World(

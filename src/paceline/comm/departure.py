@@ -3,12 +3,15 @@
 import atexit
 import os
 import sys
+import threading
 from types import TracebackType
 from typing import NoReturn
 
 from paceline.comm.world import World
 from paceline.errors import ConfigurationError, DesynchronizedError, StartTimeoutError
 from paceline.observe.failure import describe
+
+_MOST_SECONDS_TO_END = 10.0
 
 
 class Departure:
@@ -44,6 +47,11 @@ class Departure:
         report = describe(error, world.fatal)
         self._failed_with = report.exit_code
         world.fail(report)
+        if world.abandon is not None:
+            # The others wait for this rank: a thread or an exit handler of the script must not hold it up for long.
+            overdue = threading.Timer(_MOST_SECONDS_TO_END, world.abandon, [report.exit_code])
+            overdue.daemon = True
+            overdue.start()
 
     def _on_exception(self, type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, (ConfigurationError, StartTimeoutError, DesynchronizedError)):
@@ -60,6 +68,8 @@ class Departure:
             atexit._run_exitfuncs()  # those of the script that were registered before
             sys.stdout.flush()
             sys.stderr.flush()
+            if self.world is not None and self.world.abandon is not None:
+                self.world.abandon(self._failed_with)
             os._exit(self._failed_with)
         if self.world is not None:
             self.world.finish()

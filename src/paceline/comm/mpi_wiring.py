@@ -5,8 +5,10 @@ Light: a worker arms its wiring at start, whether or not its script ever talks.
 
 import logging
 import os
+from collections.abc import Iterable
 from types import ModuleType
 
+from paceline.cluster import environment, shared_memory
 from paceline.comm import segments
 from paceline.comm.rounds import WINDOW_BYTES
 from paceline.importing import after_import
@@ -16,6 +18,13 @@ _LOGGER = logging.getLogger(__name__)
 _MPICH_SEGMENT_BYTES = 6 << 20
 """What MPICH 5 with UCX maps per rank (2 to 3 MB measured), with a margin."""
 
+_OF_PMI = ("PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID")
+"""A child of a rank that uses MPI must not speak in its name."""
+
+_OF_PMIX = ("PMIX_NAMESPACE", "PMIX_RANK")
+"""Set by Open MPI's `mpirun` and by Slurm's default at many sites. MPICH 5 as the wheel has it speaks no PMIx, and ends
+the process when it sees them."""
+
 
 class MpiWiring:
     """What MPI must be told in this process before it initialises itself, which happens when it is imported.
@@ -24,47 +33,79 @@ class MpiWiring:
     ``MPI.COMM_WORLD`` is the world of the job.
 
     Args:
-        pmi_fd: Descriptor of the socket on which the watcher answers PMI-1; MPI closes it at the end.
+        pmi_fd: Descriptor of the socket on which the watcher answers PMI-1; MPI closes it at the end. None: an MPI
+            launcher has wired this process up.
         rank: The rank that the watcher will give.
         size: The world size that the watcher will give.
+        num_local: How many of the ranks are on this host; None: unknown, so as if all were.
     """
 
-    def __init__(self, pmi_fd: int, rank: int, size: int) -> None:
+    def __init__(self, pmi_fd: int | None, rank: int, size: int, num_local: int | None = None) -> None:
         self.rank = rank
         self.size = size
-        self._variables = {"PMI_FD": str(pmi_fd), "PMI_RANK": str(rank), "PMI_SIZE": str(size)}
+        self._num_local = size if num_local is None else num_local
+        own = {"PMI_FD": str(pmi_fd), "PMI_RANK": str(rank), "PMI_SIZE": str(size)}
+        self._variables = {} if pmi_fd is None else own
         self._segments_before: frozenset[str] = frozenset()
         self.roomy = True
-        """Whether `/dev/shm` has room for all ranks; known once MPI was imported."""
+        """Whether `/dev/shm` has room for all ranks of this host; known once MPI was imported."""
 
     def arm(self) -> None:
         """Arranges for MPI's import, whoever does it. Idempotent by way of MPI's initialising once."""
         after_import("mpi4py", self._before_initialisation)
         after_import("mpi4py.MPI", self._after_initialisation)
 
+    def initialise(self) -> ModuleType:
+        """Initialises MPI now, unless the script has; for a process that an MPI launcher has wired up.
+
+        Returns:
+            The module ``mpi4py.MPI``.
+        """
+        import mpi4py
+
+        self._before_initialisation(mpi4py)
+        mpi4py.rc.initialize = False  # first ask which MPI it is
+        from mpi4py import MPI
+
+        if not MPI.Is_initialized():
+            if MPI.Get_library_version().startswith("MPICH"):
+                _forget(_OF_PMIX)
+            MPI.Init_thread(MPI.THREAD_SERIALIZED)
+        self._after_initialisation(MPI)
+        module: ModuleType = MPI
+        return module
+
     def _before_initialisation(self, mpi4py: ModuleType) -> None:
         mpi4py.rc.thread_level = "serialized"
         mpi4py.rc.finalize = False  # ranks leave through Communicator.close, or in a hurry without it
         self._segments_before = segments.mapped_segments()
-        self.roomy = segments.free_bytes() >= self.size * (_MPICH_SEGMENT_BYTES + WINDOW_BYTES)
+        # As the agent saw it before the first rank came, so that all ranks decide alike.
+        free = int(os.environ.get(environment.FREE_SHARED_MEMORY) or shared_memory.free_bytes())
+        self.roomy = free >= self._num_local * (_MPICH_SEGMENT_BYTES + WINDOW_BYTES)
         # UCX would print a backtrace of its own and wait for a debugger on a fault; Python's faulthandler is enough.
         os.environ.setdefault("UCX_HANDLE_ERRORS", "none")
         if not self.roomy:
             _LOGGER.warning(
                 "/dev/shm has only %d MB free: %d ranks talk over TCP on this host instead of shared memory, which "
                 "is slower. Give the container more (docker run --shm-size=1g).",
-                segments.free_bytes() >> 20,
-                self.size,
+                free >> 20,
+                self._num_local,
             )
             os.environ.setdefault("UCX_TLS", "tcp,self")
             os.environ.setdefault("MPIR_CVAR_NOLOCAL", "1")
+        if self._variables:
+            _forget(_OF_PMIX)
         os.environ.update(self._variables)
 
     def _after_initialisation(self, mpi: ModuleType) -> None:
         del mpi
-        for name in self._variables:  # a child of this process that uses MPI must not speak in its name
-            os.environ.pop(name, None)
+        _forget(_OF_PMI)
 
     def forget_segments(self) -> None:
         """Takes the names of the segments away that MPI has mapped here. Every rank must have mapped them."""
         segments.unlink_segments(segments.mapped_segments() - self._segments_before)
+
+
+def _forget(names: Iterable[str]) -> None:
+    for name in names:
+        os.environ.pop(name, None)

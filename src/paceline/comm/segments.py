@@ -5,10 +5,9 @@ memory lives exactly as long as the processes, also through `kill -9`.
 """
 
 import contextlib
-import os
 from pathlib import Path
 
-DIRECTORY = Path("/dev/shm")
+from paceline.cluster.shared_memory import DIRECTORY
 
 
 def mapped_segments() -> frozenset[str]:
@@ -32,12 +31,3 @@ def unlink_segments(paths: frozenset[str]) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             Path(path).unlink()
-
-
-def free_bytes() -> int:
-    """Bytes that can still be written to `/dev/shm`; 0 where there is none."""
-    try:
-        status = os.statvfs(DIRECTORY)
-    except OSError:
-        return 0
-    return status.f_bavail * status.f_frsize

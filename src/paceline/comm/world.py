@@ -18,6 +18,7 @@ from paceline.cluster.launched import WorkerIdentity, launched_identity
 from paceline.cluster.spec import ClusterSpec, Task
 from paceline.cluster.tf_config import read_tf_config
 from paceline.comm.mpi_wiring import MpiWiring
+from paceline.comm.wishes import Wishes
 from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message, WatcherLine
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class World:
         connect: Forms the group; called once, when somebody first talks.
         line: Tells whoever watches this process; None when nobody does.
         leave: Called after the group was left in order.
+        abandon: Called with the exit code by a process that leaves in a hurry, where nobody watches: ends this process
+            and the others. None where a watcher does that.
         place: The cluster as TF_CONFIG describes it and this process's task; None in a process that is alone.
     """
 
@@ -41,16 +44,20 @@ class World:
         connect: Callable[[], "Communicator"],
         line: WatcherLine | None = None,
         leave: Callable[[], None] = lambda: None,
+        abandon: Callable[[int], None] | None = None,
         place: tuple[ClusterSpec, Task] | None = None,
     ) -> None:
         self.identity = identity
         self.place = place
+        self.abandon = abandon
         self.fatal: BaseException | None = None
         """The error that ended communication; TensorFlow hands on only its text, so it is kept here."""
         self.solo_training_allowed = False
         """Whether an optimizer step that concerns this rank only is meant (a model built outside the scope)."""
         self.communication = Communication.MPI
         """What carries the numbers, from `connect_through` on."""
+        self.wishes = Wishes()
+        """What ranks want of each other at the end of a step."""
         self._connect = connect
         self._line = line
         self._leave = leave
@@ -162,7 +169,7 @@ def _launched(identity: WorkerIdentity) -> World:
     elif pmi_fd is None:
         connect = _refuse_to_connect
     else:
-        wiring = MpiWiring(int(pmi_fd), identity.rank, identity.world_size)
+        wiring = MpiWiring(int(pmi_fd), identity.rank, identity.world_size, identity.local_world_size)
         wiring.arm()
 
         def connect() -> "Communicator":

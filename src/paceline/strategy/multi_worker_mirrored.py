@@ -6,11 +6,15 @@ import os
 from typing import Any
 
 from paceline.cluster.own_address import check_own_address
+from paceline.cluster.site_mpi import announced_by_mpi
+from paceline.cluster.slurm import outside_a_step
 from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
 from paceline.cluster.start_timeout import start_timeout_seconds
+from paceline.cluster.surroundings import OTHER_PORT, scheduled_place
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
 from paceline.comm.by_hand import join_world
 from paceline.comm.departure import Departure
+from paceline.comm.site_mpi import join_site_mpi
 from paceline.comm.world import World, current_world
 from paceline.errors import ConfigurationError
 from paceline.strategy.base import SynchronousStrategy, local_device
@@ -30,7 +34,8 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         model.fit(dataset_of_global_batches, epochs=3)
 
     Under `paceline run` it spans the launched world. In a process started by hand it reads TF_CONFIG, waits for the
-    other tasks (collective), and spans them. Without either it trains alone.
+    other tasks (collective), and spans them; without TF_CONFIG, those that an MPI launcher (`mpiexec`), Slurm (`srun`)
+    or a Kubernetes Indexed Job has started. In any other process it trains alone.
 
     Args:
         cluster_resolver: A `tf.distribute.cluster_resolver.ClusterResolver` to use in place of TF_CONFIG.
@@ -38,7 +43,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
             PACELINE_COMMUNICATION (mpi, ring, nccl) chooses how ranks talk; on CPUs MPI and shared memory.
 
     Raises:
-        ConfigurationError: TF_CONFIG is wrong; the message names every fault.
+        ConfigurationError: TF_CONFIG or a scheduler's variables are wrong; the message names every fault.
         StartTimeoutError: some task never came.
     """
 
@@ -69,11 +74,7 @@ def _world_of(cluster_resolver: Any) -> World:
     departure.watch()
     place = read_tf_config(os.environ) if cluster_resolver is None else _place_of(cluster_resolver)
     if place is None:
-        _LOGGER.warning(
-            "no TF_CONFIG and no launcher: this process trains alone. Start the script with "
-            "`paceline run --workers N`, or set TF_CONFIG on every node before the strategy is made."
-        )
-        return world
+        return _world_without_tf_config(world, departure)
     cluster, task = place
     if cluster.world_size == 1 or task.type == EVALUATOR:
         return world
@@ -84,6 +85,39 @@ def _world_of(cluster_resolver: Any) -> World:
         )
     refuse_by_hand(os.environ)
     check_own_address(cluster.address_of(task))
+    return _joined(cluster, task, departure)
+
+
+def _world_without_tf_config(alone: World, departure: Departure) -> World:
+    """The world of an MPI launcher or of a scheduler that started this process; else `alone`."""
+    announced = announced_by_mpi(os.environ)
+    scheduled = scheduled_place(os.environ) if announced is None or announced.size == 1 else None
+    if announced is not None and announced.size == 1 and scheduled is not None:
+        raise ConfigurationError(
+            f"{announced.launcher} started this process as the only one ({announced.variables[1]}=1), but "
+            f"{scheduled.scheduler} started {scheduled.cluster.world_size} of it: each would train alone. Fix: use "
+            "one of the two to start the workers, `srun python train.py` or `mpiexec -n N python train.py`."
+        )
+    if announced is not None and announced.size > 1:
+        refuse_by_hand(os.environ)
+        world = join_site_mpi(announced, os.environ, versions(), departure)
+        adopt_chiefs_randomness(world)
+        return world
+    if scheduled is not None:
+        cluster, task, scheduler = scheduled
+        refuse_by_hand(os.environ)
+        check_own_address(cluster.address_of(task), scheduler, OTHER_PORT[scheduler])
+        return _joined(cluster, task, departure)
+    hint = outside_a_step(os.environ)
+    _LOGGER.warning(
+        "no TF_CONFIG and no launcher: this process trains alone. Start the script with `paceline run --workers N`, "
+        "or set TF_CONFIG on every node before the strategy is made.%s",
+        f" ({hint})" if hint else "",
+    )
+    return alone
+
+
+def _joined(cluster: ClusterSpec, task: Task, departure: Departure) -> World:
     world = join_world(cluster, task, start_timeout_seconds(os.environ), versions(), departure)
     adopt_chiefs_randomness(world)
     return world

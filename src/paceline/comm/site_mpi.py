@@ -1,0 +1,136 @@
+"""Joining the world of an MPI launcher that is not Paceline's: ``mpiexec -n 4 python train.py``.
+
+The launcher has wired MPI up and watches the processes; nothing of Paceline's stands beside them. A rank that fails
+says why and aborts the world, for the others would wait for it in a collective.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from paceline.cluster import environment
+from paceline.cluster.job_directory import remove_job_directory
+from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.site_mpi import AnnouncedWorld
+from paceline.cluster.spec import WORKER, Address, ClusterSpec, Task
+from paceline.comm.communicator import Communicator
+from paceline.comm.departure import Departure
+from paceline.comm.mpi_start import start_mpi
+from paceline.comm.mpi_wiring import MpiWiring
+from paceline.comm.world import World, enter_world
+from paceline.errors import ConfigurationError
+from paceline.observe.rank_logging import log_with_rank
+from paceline.rendezvous.facts import Facts, version_differences
+
+_SEED_BITS = 31
+_FIRST_PORT = 2222
+
+
+@dataclass(frozen=True, slots=True)
+class _Introduction:
+    """What a rank tells the others first."""
+
+    facts: Facts
+    local_rank: int
+    job_id: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+def join_site_mpi(
+    announced: AnnouncedWorld, variables: Mapping[str, str], versions: dict[str, str], departure: Departure
+) -> World:
+    """Makes this process a member of the launcher's world. Collective, blocks.
+
+    Args:
+        announced: What the launcher says; two ranks or more.
+        variables: The environment. Read: PACELINE_ALLOW_MISMATCH.
+        versions: Name and version of each library that all ranks must share.
+        departure: Already watching the end of this process; is told the world.
+
+    Raises:
+        ConfigurationError: MPI knows another world than the launcher announces, or the ranks' versions differ.
+    """
+    wiring = MpiWiring(None, announced.rank, announced.size)
+    mpi = wiring.initialise()
+    if mpi.COMM_WORLD.Get_size() == 1:
+        wiring.forget_segments()
+    _refuse_contradiction(announced, mpi)
+    communicator = start_mpi(wiring)
+    host = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
+    facts = Facts(versions=versions, seed=secrets.randbits(_SEED_BITS))
+    introductions = _introduce(communicator, _Introduction(facts, host.Get_rank()))
+    if variables.get(environment.ALLOW_MISMATCH) != "1":
+        _refuse_differences([one.facts for one in introductions])
+    chief = introductions[0]
+    identity = WorkerIdentity(
+        rank=announced.rank,
+        world_size=announced.size,
+        local_rank=host.Get_rank(),
+        local_world_size=host.Get_size(),
+        generation=1,
+        job_id=chief.job_id,
+        seed=chief.facts.seed,
+    )
+
+    def leave() -> None:
+        if identity.local_rank == 0:  # MPI's end was a meeting of all: nobody uses the directory any more
+            remove_job_directory(identity.job_id)
+
+    def abandon(exit_code: int) -> None:
+        remove_job_directory(identity.job_id)
+        mpi.COMM_WORLD.Abort(exit_code)
+
+    world = World(
+        identity,
+        connect=lambda: communicator,
+        leave=leave,
+        abandon=abandon,
+        place=(_cluster(introductions), Task(WORKER, announced.rank)),
+    )
+    enter_world(world)
+    departure.world = world
+    log_with_rank(world.rank, world.size)
+    return world
+
+
+def _introduce(communicator: Communicator, own: _Introduction) -> list[_Introduction]:
+    """Every rank's introduction, in rank order. Collective; JSON, because nothing that came in is executed."""
+    sent = np.frombuffer(json.dumps(asdict(own)).encode(), np.uint8)
+    received = [json.loads(data.tobytes()) for data in communicator.all_gather(sent)]
+    return [_Introduction(**{**fields, "facts": Facts(**fields["facts"])}) for fields in received]
+
+
+def _cluster(introductions: Sequence[_Introduction]) -> ClusterSpec:
+    """The world as TF_CONFIG would describe it. Nobody listens on its ports: MPI has its own."""
+    return ClusterSpec(
+        {WORKER: tuple(Address(one.facts.hostname, _FIRST_PORT + one.local_rank) for one in introductions)}
+    )
+
+
+def _refuse_contradiction(announced: AnnouncedWorld, mpi: Any) -> None:
+    """A launcher of another MPI than this Python's starts N worlds of one rank, each of which would train alone."""
+    rank, size = mpi.COMM_WORLD.Get_rank(), mpi.COMM_WORLD.Get_size()
+    if (rank, size) == (announced.rank, announced.size):
+        return
+    library = mpi.Get_library_version().strip().partition("\n")[0].strip("\0")
+    rank_variable, size_variable = announced.variables
+    raise ConfigurationError(
+        f"{announced.launcher} started {announced.size} processes ({size_variable}={announced.size}), of which this is "
+        f"number {announced.rank} ({rank_variable}), but MPI in this process sees a world of {size}, as its rank "
+        f"{rank}; expected both to agree. The launcher and the MPI library of this Python ({library}) do not belong "
+        "together, or something between them lost the launcher's connection. Fix: start the script with this "
+        "Python's own `mpiexec` (pip's mpich has one), with `srun` alone, or with `paceline run --workers N`."
+    )
+
+
+def _refuse_differences(facts: Sequence[Facts]) -> None:
+    """All ranks have all facts, so all refuse alike."""
+    different = [line for rank, one in enumerate(facts) for line in version_differences(rank, one, facts[0])]
+    if different:
+        raise ConfigurationError(
+            f"the ranks' versions differ: {'; '.join(different)}. Install the same versions everywhere, or set "
+            f"{environment.ALLOW_MISMATCH}=1 to go on."
+        )
