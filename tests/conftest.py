@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # Begun in the background of a shell script: programs under test would ignore Ctrl-C as they should then.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _GRACE_SECONDS = 2.0
 """Threads and children that a test has told to end may take a moment to do so."""

@@ -59,7 +59,7 @@ def test_help_and_version_load_nothing_heavy(arguments: tuple[str, ...]):
 
 def test_running_loads_neither_tensorflow_nor_mpi():
     heavy = "{'tensorflow', 'keras', 'mpi4py', 'numpy'}"
-    code = f"import sys, paceline.launcher.agent; print({heavy} & set(sys.modules))"
+    code = f"import sys, paceline.launcher.head; print({heavy} & set(sys.modules))"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert finished.stdout == "set()\n"
 

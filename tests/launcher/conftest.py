@@ -1,7 +1,9 @@
 """Jobs of plain Python scripts, each under a hard deadline, and a way to see what is left of one."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -65,6 +67,15 @@ class Job:
                 continue
         return found
 
+    def find(self, word: str) -> list[int]:
+        """Those of the processes whose command line has `word`."""
+        found = []
+        for pid in self.left_over():
+            with contextlib.suppress(OSError):
+                if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
     def is_gone(self, limit_seconds: float) -> bool:
         """Whether nothing is left of it, in time."""
         return wait_until(lambda: not self.left_over(), limit_seconds)
@@ -94,29 +105,15 @@ class Finished:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    """Starts ``start(script, *arguments, num_workers=2, variables={…}, …)``; ends what is left."""
+def begin(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Starts ``begin(*command, variables={…}, stdout=…)`` in the test's folder; ends what is left."""
     jobs: list[Job] = []
 
-    def start_job(
-        script: str,
-        *arguments: str,
-        variables: dict[str, str] | None = None,
-        stdout: int = subprocess.PIPE,
-        **options: object,
-    ) -> Job:
-        path = tmp_path / "script.py"
-        path.write_text(textwrap.dedent(script))
+    def begin_job(*command: str, variables: dict[str, str] | None = None, stdout: int = subprocess.PIPE) -> Job:
         mark = uuid.uuid4().hex
         inherited = {name: value for name, value in os.environ.items() if name not in ("TF_CONFIG", "NO_COLOR")}
         process = subprocess.Popen(
-            [
-                sys.executable,
-                str(Path(__file__).with_name("plain_job.py")),
-                json.dumps({"num_workers": 2, **options}),
-                str(path),
-                *arguments,
-            ],
+            command,
             stdout=stdout,
             stderr=subprocess.PIPE if stdout == subprocess.PIPE else stdout,
             text=True,
@@ -127,13 +124,82 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         jobs.append(Job(process, mark, tmp_path))
         return jobs[-1]
 
-    yield start_job
+    yield begin_job
     for job in jobs:
         job.kill_everything()
         job.process.wait(timeout=10)
         for stream in (job.process.stdout, job.process.stderr):
             if stream is not None:
                 stream.close()
+
+
+@pytest.fixture
+def start(begin: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+    """Starts ``start(script, *arguments, num_workers=2, variables={…}, …)``."""
+
+    def start_job(
+        script: str,
+        *arguments: str,
+        variables: dict[str, str] | None = None,
+        stdout: int = subprocess.PIPE,
+        **options: object,
+    ) -> Job:
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(script))
+        plain_job = str(Path(__file__).with_name("plain_job.py"))
+        described = json.dumps({"num_workers": 2, **options})
+        return begin(sys.executable, plain_job, described, str(path), *arguments, variables=variables, stdout=stdout)
+
+    return start_job
+
+
+@pytest.fixture
+def paceline_run(begin: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+    """Starts ``paceline run *options script.py *arguments`` of a script in the test's folder."""
+
+    def start_job(
+        script: str, *options: str, arguments: tuple[str, ...] = (), name: str = "script.py", **more: object
+    ) -> Job:
+        (tmp_path / name).write_text(textwrap.dedent(script))
+        return begin(sys.executable, "-m", "paceline", "run", *options, name, *arguments, **more)
+
+    return start_job
+
+
+_FAKE_SSH = """#!/bin/sh
+# fake_ssh OPTIONS HOST -- COMMAND: runs the command here, as a shell of another login would.
+echo "$@" >> ssh_arguments
+while [ "$1" != -- ]; do host=$1; shift; done
+shift
+case $host in
+    fails*) cat ssh_says >&2; exit "$(cat ssh_code)";;
+    mute*) exec sleep 600;;
+esac
+echo "Welcome to $host. Last login: never."
+printf 'no newline and \\000 bytes'
+cd /
+exec env -i PATH="$PATH" HOME="$HOME" MARK="$MARK" sh -c "$*"
+"""
+
+
+@pytest.fixture
+def fake_ssh(tmp_path: Path) -> list[str]:
+    """Options with which `paceline run` takes every host but this one for a shell on this machine.
+
+    A host ``fails…`` ends with the code in the file ``ssh_code`` and the words in ``ssh_says``; one
+    ``mute…`` never answers.
+    """
+    path = tmp_path / "fake_ssh"
+    path.write_text(_FAKE_SSH.replace("MARK", _MARK))
+    path.chmod(0o755)
+    return ["--ssh-command", f"{path} -F 'my config'"]
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port of this host that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from paceline.launcher.agent import run_job
+from paceline.launcher.head import run_job
 from paceline.launcher.job import JobDescription
 
 if __name__ == "__main__":

@@ -8,22 +8,36 @@ from hypothesis import strategies as st
 
 from paceline.launcher.generation import (
     GRACE_SECONDS,
+    LEAVING_SECONDS,
     LIMIT_SECONDS,
+    STACKS_SECONDS,
     WAITING_INTERVAL_SECONDS,
     Action,
     Announce,
     Done,
     Event,
+    Examine,
     Exited,
     Generation,
+    HostGone,
     KillAll,
     Said,
     SignalReceived,
+    TellLeaving,
     TellWaiting,
     Terminate,
 )
-from paceline.launcher.outcome import GroupNotFormed, Interrupted, Outcome, WorkerFailed, WorkerLeft
-from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining
+from paceline.launcher.outcome import (
+    GroupNotFormed,
+    HostLost,
+    Hung,
+    Interrupted,
+    Outcome,
+    Preemption,
+    WorkerFailed,
+    WorkerLeft,
+)
+from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Preempted, Progress
 
 FAILED = Failed(exception="ValueError: bad", traceback="Traceback …\nValueError: bad\n", exit_code=1)
 
@@ -214,3 +228,75 @@ def test_whatever_happens_there_is_one_end_and_it_is_told_truly(events, order, c
     assert sum(isinstance(action, Announce) for action in actions) <= 1
     assert (ends[0].outcome.exit_code == 0) == (ends[0].outcome.cause is None)
     assert group.deadline is None
+
+
+def kept_generation(**options: float) -> Generation:
+    return Generation(num_workers=2, start_timeout_seconds=60.0, now=0.0, takes_snapshots=True, **options)
+
+
+def test_a_preempted_job_leaves_by_itself_with_75():
+    group = kept_generation()
+    assert play(group, SignalReceived(signal.SIGTERM)) == [Terminate((0, 1)), TellLeaving()]
+    assert group.deadline == 1.0 + LEAVING_SECONDS
+    left = Failed(exception="sys.exit(75)", traceback="", exit_code=75)
+    outcome = outcome_of(play(group, Said(0, Progress(7, 0)), Said(0, left), Exited(0, 75), Exited(1, 75)))
+    assert outcome.cause == Preemption(7)
+    assert outcome.exit_code == 75
+
+
+def test_one_preempted_worker_takes_all_with_it():
+    group = kept_generation()
+    assert play(group, Said(1, Preempted(7)), Exited(1, 75)) == []
+    assert outcome_of(play(group, Exited(0, 75))).exit_code == 75
+
+
+def test_a_preemption_that_takes_too_long_is_an_interrupt():
+    group = kept_generation()
+    play(group, SignalReceived(signal.SIGUSR1))
+    assert group.tick(1.0 + LEAVING_SECONDS)[:1] == [Terminate((0, 1))]
+    assert outcome_of(play(group, Exited(0, -9), Exited(1, -9))).exit_code == 128 + 15
+
+
+def test_without_snapshots_sigterm_is_what_it_was():
+    group = generation(2)
+    assert play(group, SignalReceived(signal.SIGTERM))[0] == Terminate((0, 1))
+    assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 128 + 15
+
+
+def test_ranks_that_make_no_step_are_examined_and_then_ended():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    assert group.tick(1000.0) == []  # before the first step: loading data, compiling
+    group.on(Said(0, Progress(3, 0)), 1000.0)
+    group.on(Said(1, Progress(4, 0)), 1005.0)
+    assert group.deadline == 1010.0
+    assert group.tick(1010.0) == [Examine((0, 1), 10.0)]
+    assert group.tick(1010.0) == []
+    stopping = group.tick(1010.0 + STACKS_SECONDS)
+    assert stopping == [Terminate((0, 1)), Announce(Hung((0,), 4, 10.0))]
+    assert outcome_of(play(group, Exited(0, -9), Exited(1, -9), now=1012.0)).cause == Hung((0,), 4, 10.0)
+
+
+def test_a_step_in_the_last_moment_saves_the_job():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    group.on(Said(0, Progress(3, 0)), 0.0)
+    group.on(Said(1, Progress(3, 0)), 0.0)
+    assert group.tick(10.0) == [Examine((0, 1), 10.0)]
+    group.on(Said(0, Progress(4, 0)), 10.1)
+    group.on(Said(1, Progress(4, 0)), 10.2)
+    assert group.tick(10.0 + STACKS_SECONDS) == []
+    assert group.deadline == 20.1
+
+
+def test_a_lost_host_stops_the_others():
+    group = generation(3)
+    actions = play(group, HostGone((1, 2), "b", "is gone"))
+    assert actions == [Terminate((0,)), Announce(HostLost((1, 2), "b", "is gone"))]
+    outcome = outcome_of(play(group, Exited(0, -15)))
+    assert outcome.exit_code == 69
+    assert [end.gone for end in outcome.workers] == [False, True, True]
+
+
+def test_a_host_whose_ranks_have_ended_may_go():
+    group = generation(2)
+    assert play(group, Exited(1, 0), HostGone((1,), "b", "is gone")) == []
+    assert outcome_of(play(group, Exited(0, 0))).exit_code == 0

@@ -50,12 +50,12 @@ def visible(text: str) -> list[str]:
 
 def terminal_screen(width: int = 40) -> tuple[Screen, FakeSink]:
     stdout = FakeSink(terminal=True, width=width)
-    return Screen(stdout, FakeSink(terminal=True, width=width, written=stdout.written), 2), stdout
+    return Screen(stdout, FakeSink(terminal=True, width=width, written=stdout.written), {0: "0", 1: "1"}), stdout
 
 
 def pipe_screen(num_ranks: int = 2) -> tuple[Screen, FakeSink, FakeSink]:
     stdout, stderr = FakeSink(terminal=False), FakeSink(terminal=False)
-    return Screen(stdout, stderr, num_ranks), stdout, stderr
+    return Screen(stdout, stderr, {rank: str(rank) for rank in range(num_ranks)}), stdout, stderr
 
 
 def test_lines_carry_their_rank_aligned_and_go_to_their_own_stream():
@@ -144,7 +144,7 @@ def test_a_state_that_does_not_change_is_written_once():
 
 def test_a_terminal_beside_a_file_keeps_its_bar_untouched_by_the_files_lines():
     stdout, stderr = FakeSink(terminal=False), FakeSink(terminal=True)
-    screen = Screen(stdout, stderr, 2)
+    screen = Screen(stdout, stderr, {0: "0", 1: "1"})
     screen.show(0, Stream.ERR, [], line("tqdm 10%"), 0.0)
     screen.show(1, Stream.OUT, [line("result")], EMPTY_LINE, 0.1)
     assert stdout.text == "[1] result\n"

@@ -2,7 +2,7 @@ import pytest
 
 from paceline.cluster.spec import Address, ClusterSpec
 from paceline.errors import ConfigurationError
-from paceline.rendezvous.key import cluster_digest, job_key
+from paceline.rendezvous.key import cluster_digest, described_key, job_key
 
 ONE = ClusterSpec({"worker": (Address("a", 1), Address("b", 1)), "chief": (Address("c", 1),)})
 SAME = ClusterSpec({"chief": (Address("c", 1),), "worker": (Address("a", 1), Address("b", 1))})
@@ -10,7 +10,8 @@ OTHER = ClusterSpec({"worker": (Address("b", 1), Address("a", 1)), "chief": (Add
 
 
 def test_without_a_secret_the_cluster_is_the_key():
-    assert job_key(ONE, {}) == job_key(SAME, {}) != job_key(OTHER, {})
+    assert job_key(ONE, {}).value == job_key(SAME, {}).value != job_key(OTHER, {}).value
+    assert not job_key(ONE, {}).is_secret
     assert cluster_digest(ONE) == cluster_digest(SAME) != cluster_digest(OTHER)
 
 
@@ -20,7 +21,9 @@ def test_a_secret_file_is_the_key_whatever_the_cluster(tmp_path):
     secret.chmod(0o600)
     variables = {"PACELINE_SECRET_FILE": str(secret)}
     first = job_key(ONE, variables)
-    assert first == job_key(OTHER, variables) != job_key(ONE, {})
+    assert first.is_secret
+    assert first == job_key(OTHER, variables)
+    assert first.value != job_key(ONE, {}).value
     secret.write_text("two")
     assert job_key(ONE, variables) != first
 
@@ -44,3 +47,18 @@ def test_a_secret_that_is_missing_or_empty_is_refused(tmp_path):
     empty.chmod(0o600)
     with pytest.raises(ConfigurationError, match="is empty"):
         job_key(ONE, {"PACELINE_SECRET_FILE": str(empty)})
+
+
+def test_a_secret_that_is_required_and_absent_is_refused_with_how_to_make_one():
+    with pytest.raises(ConfigurationError, match=r"PACELINE_SECRET_FILE names no file.*umask 077"):
+        job_key(ONE, {"PACELINE_REQUIRE_SECRET": "1"})
+
+
+@pytest.mark.parametrize(("hosts", "warns"), [(["a"], True), (["127.0.0.1", "::1", "localhost"], False), ([], False)])
+def test_without_a_secret_peers_on_a_network_are_warned_about_once(caplog, hosts, warns):
+    key = described_key(b"nodes 2 a:1", hosts, {})
+    assert not key.is_secret
+    assert [record.message for record in caplog.records if "has no secret" in record.message] == [
+        record.message for record in caplog.records
+    ]
+    assert len(caplog.records) == warns

@@ -18,6 +18,8 @@ from paceline.bootstrap.cores import bind_to_cores
 from paceline.bootstrap.drop_in import serve_distribute_names
 from paceline.bootstrap.open_files import flush_open_files
 from paceline.bootstrap.script import run_script
+from paceline.bootstrap.stacks import write_stacks_when_asked
+from paceline.bootstrap.standby import wait_if_standby
 from paceline.comm.world import World, current_world
 from paceline.data.seeds import agree_seeds
 from paceline.observe.failure import describe
@@ -33,8 +35,10 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
         arguments: ``[script, *args]`` or ``["-m", module, *args]``.
     """
     bind_to_cores(os.environ)
+    wait_if_standby()
     world = current_world()
     log_with_rank(world.rank, world.size)
+    write_stacks_when_asked()
     agree_seeds(world.identity.seed)
     pid = os.getpid()
     try:

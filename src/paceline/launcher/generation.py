@@ -3,10 +3,14 @@
 The acting code feeds events in, each with the time, and carries out the actions that come back; so every
 order of events can be tested, and a restart policy or more hosts can be put above without touching it.
 
-    running ── first failure, a rank that left, an interrupt, start timeout ──► stopping ── all ended ──► done
-       └─────────────────────── all workers exit with 0 ──────────────────────────────────────────────────┘
+    running ── first failure, a rank that left, an interrupt, a host lost, start timeout ─► stopping ─ all ended ─► done
+       │ ╲── no step within the hang timeout: stacks are asked for, then ──────────────────────► ▲                  ▲
+       │  ╲─ SIGTERM where snapshots are taken, or a worker that was preempted ──► leaving ── overdue               │
+       │                                                                             └──── all exit with 75 ────────┤
+       └─────────────────────── all workers exit with 0 ────────────────────────────────────────────────────────────┘
     stopping: SIGTERM to the others at once; SIGKILL to every process of the job after `GRACE_SECONDS`; done,
     whatever is left, after `LIMIT_SECONDS`. A second interrupt kills at once.
+    leaving: all ranks finish the same step, write one snapshot and end by themselves, within `LEAVING_SECONDS`.
 
 Why a failure stops everybody: ranks blocked in a collective never notice a dead peer.
 """
@@ -15,22 +19,35 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from paceline.errors import EXIT_PREEMPTED
 from paceline.launcher.outcome import (
     Cause,
     GroupNotFormed,
+    HostLost,
+    Hung,
     Interrupted,
     Outcome,
+    Preemption,
     WorkerEnd,
     WorkerFailed,
     WorkerLeft,
 )
-from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message
+from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message, Preempted, Progress, Resumed
+
+PREEMPTIONS = (signal.SIGTERM, signal.SIGUSR1)
+"""What a scheduler sends to a job that must leave its place, with time to save its work."""
 
 GRACE_SECONDS = 2.0
 """From SIGTERM to SIGKILL; TensorFlow ignores the first."""
 
 LIMIT_SECONDS = 4.0
 """From the failure to giving up on processes that even SIGKILL does not end."""
+
+LEAVING_SECONDS = 8.0
+"""How long a last snapshot may take; with what follows, a preempted job is over within 10 s."""
+
+STACKS_SECONDS = 0.5
+"""How long the stacks of ranks that hang may take to be written."""
 
 WAITING_INTERVAL_SECONDS = 10.0
 """How often at most the user is told whom the others wait for."""
@@ -60,7 +77,17 @@ class SignalReceived:
     signal: signal.Signals
 
 
-Event = Said | Exited | SignalReceived
+@dataclass(frozen=True, slots=True)
+class HostGone:
+    """Event: a host was lost, and with it these ranks."""
+
+    ranks: tuple[int, ...]
+    host: str
+    reason: str
+    """Completes the sentence "host a …"."""
+
+
+Event = Said | Exited | SignalReceived | HostGone
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +104,27 @@ class TellWaiting:
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TellResumed:
+    """Action: tell the user where the workers go on."""
+
+    resumed: Resumed
+
+
+@dataclass(frozen=True, slots=True)
+class TellLeaving:
+    """Action: tell the user that all ranks write a snapshot and leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examine:
+    """Action: have these workers write their stacks, and tell what the kernel says of them."""
+
+    ranks: tuple[int, ...]
+    seconds: float
+    """How long there was no step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +146,7 @@ class Done:
     outcome: Outcome
 
 
-Action = Announce | TellWaiting | Terminate | KillAll | Done
+Action = Announce | TellWaiting | TellResumed | TellLeaving | Examine | Terminate | KillAll | Done
 
 
 @dataclass(slots=True)
@@ -108,10 +156,14 @@ class _Worker:
     failed: Failed | None = None
     exit_code: int | None = None
     ended_before_stop: bool = False
+    stepped_at: float | None = None
+    """When it last told of a step, and was in `fit`."""
+    gone: bool = False
+    """With its host: nobody will ever say how it ended."""
 
     @property
     def running(self) -> bool:
-        return self.exit_code is None
+        return self.exit_code is None and not self.gone
 
 
 class Generation:
@@ -128,9 +180,19 @@ class Generation:
         start_timeout_seconds: How long after the last rank's `Joining` each must be `Joined`. Ranks that live
             and have not asked for the group yet (they may be loading data) are waited for without end.
         now: The time at the start, in seconds; all other times are measured on the same clock.
+        takes_snapshots: Whether workers that get a SIGTERM write a snapshot before they leave.
+        hang_timeout_seconds: How long ranks that make steps may make none; None: for ever.
     """
 
-    def __init__(self, *, num_workers: int, start_timeout_seconds: float, now: float) -> None:
+    def __init__(
+        self,
+        *,
+        num_workers: int,
+        start_timeout_seconds: float,
+        now: float,
+        takes_snapshots: bool = False,
+        hang_timeout_seconds: float | None = None,
+    ) -> None:
         self._workers = [_Worker() for _ in range(num_workers)]
         self._start_timeout_seconds = start_timeout_seconds
         self._started_at = now
@@ -140,11 +202,36 @@ class Generation:
         self._give_up_at: float | None = None
         self._tell_waiting_at: float | None = None
         self._form_by: float | None = None
+        self._takes_snapshots = takes_snapshots
+        self._hang_timeout_seconds = hang_timeout_seconds
+        self._leaving_by: float | None = None
+        self._examined_at: float | None = None
+        self._step: int | None = None
+
+    @property
+    def step(self) -> int | None:
+        """The last step that some rank told of, over all fits of the job; None: none yet."""
+        return self._step
+
+    @property
+    def _hung_at(self) -> float | None:
+        """When the rank that was heard of longest ago counts as stuck; None: nobody makes steps, or no limit."""
+        times = [worker.stepped_at for worker in self._workers if worker.running and worker.stepped_at is not None]
+        if self._hang_timeout_seconds is None or not times or self._cause is not None or self._leaving_by is not None:
+            return None
+        return min(times) + self._hang_timeout_seconds + (0.0 if self._examined_at is None else STACKS_SECONDS)
 
     @property
     def deadline(self) -> float | None:
         """When `tick` has something to do at the earliest, if no event comes; None: never."""
-        times = (self._kill_at, self._give_up_at, self._tell_waiting_at, self._form_by)
+        times = (
+            self._kill_at,
+            self._give_up_at,
+            self._tell_waiting_at,
+            self._form_by,
+            self._leaving_by,
+            self._hung_at,
+        )
         return None if self._done else min((time for time in times if time is not None), default=None)
 
     def on(self, event: Event, now: float) -> list[Action]:
@@ -158,6 +245,8 @@ class Generation:
                 actions = self._hear(rank, message, now)
             case Exited(rank=rank, exit_code=code):
                 actions = self._bury(rank, code, now)
+            case HostGone():
+                actions = self._lose(event, now)
         return actions + self._finish()
 
     def tick(self, now: float) -> list[Action]:
@@ -168,6 +257,11 @@ class Generation:
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
             actions.append(KillAll())
+        if self._leaving_by is not None and now >= self._leaving_by:
+            self._leaving_by = None
+            actions += self._stop(Interrupted(signal.SIGTERM), now)
+        if self._hung_at is not None and now >= self._hung_at:
+            actions += self._hang(now)
         if self._form_by is not None and now >= self._form_by:
             missing = self._ranks(lambda worker: not worker.joined)
             actions += self._stop(GroupNotFormed(missing, self._start_timeout_seconds), now)
@@ -184,20 +278,60 @@ class Generation:
                 worker.joining = True
             case Joined():
                 worker.joining = worker.joined = True
+            case Failed(exit_code=code) if code == EXIT_PREEMPTED and self._takes_snapshots:
+                return self._leave(now, tell=False)
             case Failed():
                 worker.failed = worker.failed or message
                 return self._stop(WorkerFailed(rank, message.exit_code, message, self._held_up_by(rank)), now)
+            case Progress(step=step):
+                worker.stepped_at = now
+                self._examined_at = None
+                self._step = step if self._step is None else max(self._step, step)
+            case Resumed():
+                self._step = message.step
+                return [TellResumed(message)] if rank == 0 else []
+            case Preempted():
+                return self._leave(now, tell=False)
             case Finishing():
-                pass
+                worker.stepped_at = None
         return self._await_group(now)
+
+    def _hang(self, now: float) -> list[Action]:
+        """No step for too long: first the stacks, then the end."""
+        assert self._hang_timeout_seconds is not None
+        heard = {rank: worker.stepped_at for rank, worker in enumerate(self._workers) if worker.running}
+        oldest = min(time for time in heard.values() if time is not None)
+        late = tuple(rank for rank, time in heard.items() if time == oldest)
+        if self._examined_at is None:
+            self._examined_at = now
+            return [Examine(tuple(heard), now - oldest)]
+        return self._stop(Hung(late, self._step, self._hang_timeout_seconds), now)
+
+    def _leave(self, now: float, *, tell: bool) -> list[Action]:
+        """All ranks are about to end by themselves, after one snapshot."""
+        if self._leaving_by is not None or self._cause is not None:
+            return []
+        self._leaving_by = now + LEAVING_SECONDS
+        running = self._ranks(lambda worker: worker.running)
+        return [Terminate(running), TellLeaving()] if tell else []
 
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
         worker = self._workers[rank]
         worker.exit_code = code
         worker.ended_before_stop = self._cause is None
+        if code == EXIT_PREEMPTED and self._takes_snapshots:
+            return self._leave(now, tell=False)
         if code != 0:
             return self._stop(WorkerFailed(rank, code, worker.failed, self._held_up_by(rank)), now)
         return self._await_group(now)
+
+    def _lose(self, event: HostGone, now: float) -> list[Action]:
+        lost = tuple(rank for rank in event.ranks if self._workers[rank].running)
+        for rank in lost:
+            self._workers[rank].gone = True
+        if not lost:  # all its ranks had ended: the host owes nothing
+            return []
+        return self._stop(HostLost(lost, event.host, event.reason), now)
 
     def _await_group(self, now: float) -> list[Action]:
         """Looks after ranks that wait for others to join: one left, one is late, or all are coming."""
@@ -233,6 +367,8 @@ class Generation:
         if self._cause is not None:  # already stopping: the user wants it sooner
             self._kill_at = None
             return [KillAll()]
+        if self._leaving_by is None and self._takes_snapshots and number in PREEMPTIONS:
+            return self._leave(now, tell=True)
         return self._stop(Interrupted(number), now)
 
     def _stop(self, cause: Cause, now: float) -> list[Action]:
@@ -240,7 +376,7 @@ class Generation:
         if self._cause is not None:
             return []
         self._cause = cause
-        self._tell_waiting_at = self._form_by = None
+        self._tell_waiting_at = self._form_by = self._leaving_by = None
         running = self._ranks(lambda worker: worker.running)
         if not running:
             return []
@@ -255,10 +391,13 @@ class Generation:
             return []
         self._done = True
         ends = [
-            WorkerEnd(rank, worker.exit_code, worker.failed, worker.ended_before_stop)
+            WorkerEnd(rank, worker.exit_code, worker.failed, worker.ended_before_stop, worker.gone)
             for rank, worker in enumerate(self._workers)
         ]
-        return [Done(Outcome(self._cause, tuple(ends)))]
+        cause = self._cause
+        if cause is None and any(worker.exit_code == EXIT_PREEMPTED for worker in self._workers):
+            cause = Preemption(self._step)
+        return [Done(Outcome(cause, tuple(ends)))]
 
     def _ranks(self, chosen: Callable[[_Worker], bool]) -> tuple[int, ...]:
         return tuple(rank for rank, worker in enumerate(self._workers) if chosen(worker))

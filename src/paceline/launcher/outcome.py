@@ -3,7 +3,7 @@
 import signal
 from dataclasses import dataclass
 
-from paceline.errors import EXIT_UNAVAILABLE
+from paceline.errors import EXIT_PREEMPTED, EXIT_UNAVAILABLE
 from paceline.rendezvous.channel import Failed
 
 EXIT_SIGNALLED = 128
@@ -46,7 +46,34 @@ class Interrupted:
     signal: signal.Signals
 
 
-Cause = WorkerFailed | WorkerLeft | GroupNotFormed | Interrupted
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """A host with running workers is gone: its agent died, or nothing is heard of it."""
+
+    ranks: tuple[int, ...]
+    host: str
+    reason: str
+    """Completes the sentence "host a …"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hung:
+    """No rank made a step for too long; `ranks` are those that were heard of longest ago."""
+
+    ranks: tuple[int, ...]
+    step: int | None
+    """The last one that was told of."""
+    timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """The job was told to leave, and has left a snapshot."""
+
+    step: int | None
+
+
+Cause = WorkerFailed | WorkerLeft | GroupNotFormed | Interrupted | HostLost | Hung | Preemption
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +85,8 @@ class WorkerEnd:
     """None: it did not even end when it was killed."""
     failed: Failed | None
     ended_before_stop: bool
+    gone: bool = False
+    """It was lost with its host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +104,9 @@ class Outcome:
                 return 0
             case WorkerFailed(exit_code=code, failed=failed):
                 return shell_exit_code(failed.exit_code if failed else code) or 1
-            case WorkerLeft() | GroupNotFormed():
+            case Preemption():
+                return EXIT_PREEMPTED
+            case WorkerLeft() | GroupNotFormed() | HostLost() | Hung():
                 return EXIT_UNAVAILABLE
             case Interrupted(signal=number):
                 return EXIT_SIGNALLED + number

@@ -13,8 +13,11 @@ from paceline.launcher.core_sharing import CoreShare
 from paceline.launcher.outcome import (
     Cause,
     GroupNotFormed,
+    HostLost,
+    Hung,
     Interrupted,
     Outcome,
+    Preemption,
     WorkerEnd,
     WorkerFailed,
     WorkerLeft,
@@ -28,6 +31,8 @@ _MEMORY_HINT = (
     "Paceline did not send that signal. If the host ran out of memory, its kernel's log says so "
     "(`dmesg | grep -i oom`): use fewer workers, a smaller batch, or a host with more memory."
 )
+
+_MAX_NAMED_HOSTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,20 @@ def start_text(num_workers: int, shares: Sequence[CoreShare] | None, num_gpus: i
     return f"{', '.join(parts)}; job {job_id}"
 
 
+def hosts_text(hosts: Sequence[tuple[str, int]], job_id: str) -> str:
+    """The line at the start of a job on several hosts.
+
+    >>> hosts_text([("a", 2), ("b", 1)], "3f2a")
+    '3 workers on 2 hosts (a: ranks 0-1, b: rank 2); job 3f2a'
+    """
+    first, parts = 0, []
+    for host, num_ranks in hosts:
+        parts.append(f"{host}: {ranks_text(range(first, first + num_ranks))}")
+        first += num_ranks
+    shown = parts if len(parts) <= _MAX_NAMED_HOSTS else [*parts[:_MAX_NAMED_HOSTS], "..."]
+    return f"{_count(first, 'worker')} on {_count(len(hosts), 'host')} ({', '.join(shown)}); job {job_id}"
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -105,6 +124,12 @@ def stopping_text(cause: Cause, num_workers: int) -> str | None:
             return f"rank {rank} left before it joined; stopping the others"
         case GroupNotFormed():
             return "the group did not form in time; stopping all ranks"
+        case HostLost(host=host):
+            return f"host {host} is lost; stopping the others"
+        case Hung(timeout_seconds=seconds):
+            return f"no step for {seconds:g} s; stopping all ranks"
+        case Preemption():
+            return None
 
 
 def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str]:
@@ -122,11 +147,13 @@ def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str
 def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> list[str]:
     """What one rank suffered from the `cause`: one line, or none where that needs no words."""
     rank = f"paceline: rank {end.rank}"
+    if end.gone:
+        return []  # the cause says so, or the host it was on is reported
     if end.exit_code is None:
         return [f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"]
     if end.failed is not None:
         return [f"{rank} failed later: {_first_line(end.failed.exception)}"]
-    if end.ended_before_stop or isinstance(cause, Interrupted):
+    if end.ended_before_stop or isinstance(cause, Interrupted | Preemption):
         return []
     if end.exit_code in (0, -signal.SIGTERM, -signal.SIGKILL):
         return [f"{rank} stopped, because {_because(cause)}"]
@@ -145,6 +172,12 @@ def _because(cause: Cause) -> str:
             return f"rank {rank} left"
         case GroupNotFormed():
             return "the group did not form"
+        case HostLost(host=host):
+            return f"host {host} is lost"
+        case Hung():
+            return "the job hung"
+        case Preemption():
+            return "the job was preempted"
         case Interrupted(signal=number):
             return f"of {number.name}"
 
@@ -163,6 +196,17 @@ def _cause_lines(cause: Cause, witnesses: Mapping[int, Witness]) -> list[str]:
                 f"paceline: every rank asked for the group, but after {seconds:g} s {ranks_text(missing)} "
                 "still had no connection to the others. If this host is only slow, raise --start-timeout."
             ]
+        case HostLost(ranks=ranks, host=host, reason=reason):
+            return [f"paceline: host {host}, where {ranks_text(ranks)} ran, {reason}."]
+        case Hung(ranks=ranks, step=step, timeout_seconds=seconds):
+            where = "" if step is None else f" after step {step}"
+            return [
+                f"paceline: no step for {seconds:g} s{where}; {ranks_text(ranks)} was heard of longest ago. The stacks "
+                "above show where each rank was. If such pauses are normal, raise --hang-timeout."
+            ]
+        case Preemption(step=step):
+            where = "" if step is None else f" after step {step}"
+            return [f"paceline: stopped{where}, with a snapshot; the same command goes on from there."]
         case Interrupted():
             return []
 

@@ -9,7 +9,7 @@ rewrite, so there an unfinished line is written as it stands, at most every `STA
 that work goes on. Times are arguments; the caller calls `tick` at `deadline`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -47,14 +47,21 @@ class Screen:
     Args:
         stdout: Where the workers' stdout goes.
         stderr: Where the workers' stderr and the launcher's own words go.
-        num_ranks: How many ranks there are; the width of the prefix follows from it.
+        names: See `name_ranks`.
     """
 
-    def __init__(self, stdout: Sink, stderr: Sink, num_ranks: int) -> None:
+    def __init__(self, stdout: Sink, stderr: Sink, names: Mapping[int, str] | None = None) -> None:
         self._sinks = {Stream.OUT: stdout, Stream.ERR: stderr}
-        self._width = len(str(num_ranks - 1))
+        self._names: Mapping[int, str] = {}
+        self._width = 1
+        self.name_ranks(names or {})
         self._live = {Stream.OUT: _Live(), Stream.ERR: _Live()}
         self._drawn: Stream | None = None
+
+    def name_ranks(self, names: Mapping[int, str]) -> None:
+        """By rank, what stands in brackets before its lines; to be called before the first of them."""
+        self._names = names
+        self._width = max(map(len, names.values()), default=1)
 
     @property
     def deadline(self) -> float | None:
@@ -144,7 +151,7 @@ class Screen:
         live_sink.write(live_text)
 
     def _prefixed(self, rank: int, line: StyledLine, sink: Sink) -> str:
-        prefix = f"[{rank:>{self._width}}]"
+        prefix = f"[{self._names[rank]:>{self._width}}]"
         if not sink.is_coloured:
             return f"{prefix} {line.plain}"
         return f"\x1b[{_PREFIX_COLOURS[rank % len(_PREFIX_COLOURS)]}m{prefix}\x1b[0m {line.ansi}"

@@ -1,81 +1,76 @@
 """The acting half of a generation: carries out what ``generation.py`` decides. An event loop, no decisions.
 
-workers ── messages, ends ──► Generation ── actions ──► signals, kills, words
-   └────── output ──────────► WorkerOutput ──► Screen, log files
+crews ── messages, ends, losses ──► Generation ── actions ──► signals, kills, words
+  └────── output ─────────────────► WorkerOutput ──► Screen, log files
+  └────── barriers of MPI's keys ─► Fence ── all ranks came ──► crews
 """
 
 import asyncio
-import contextlib
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from paceline.launcher import report
+from paceline.launcher.crew import Crew, CrewListener
 from paceline.launcher.generation import (
     Action,
     Announce,
     Done,
     Event,
+    Examine,
     Exited,
     Generation,
+    HostGone,
     KillAll,
     Said,
     SignalReceived,
+    TellLeaving,
+    TellResumed,
     TellWaiting,
     Terminate,
 )
-from paceline.launcher.guard_line import GuardLine
-from paceline.launcher.job_processes import JobProcesses
+from paceline.launcher.ledger import Ledger
 from paceline.launcher.outcome import Outcome
 from paceline.launcher.report import Witness
 from paceline.launcher.screen import Screen, Stream
-from paceline.launcher.teardown import Teardown
 from paceline.launcher.worker_output import WorkerOutput
-from paceline.launcher.worker_process import WorkerListener, WorkerProcess
-from paceline.rendezvous.channel import Message
-
-_TEARDOWN_SECONDS = 0.5
-"""How long processes that survive SIGKILL for a moment are waited for."""
-
-_SILENCE_SECONDS = 0.5
-"""How long output that is still on its way is waited for, once every process has ended."""
+from paceline.rendezvous.channel import Message, Progress
+from paceline.rendezvous.generation_order import Begin
+from paceline.rendezvous.pmi import Fence
 
 
-class Supervision(WorkerListener):
+class Supervision(CrewListener):
     """Watches the workers of one generation until it is done.
 
     Args:
         loop: The running event loop.
         generation: Decides.
-        starters: By rank; each starts that rank's worker.
+        crews: The hosts, each with its order; in rank order.
         outputs: By rank.
         screen: Where the launcher's words and the live line go.
-        processes: All processes of the job.
-        guard: Is told the process ids of workers.
+        ledger: Keeps account of steps and times.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         generation: Generation,
-        starters: Sequence[Callable[[], WorkerProcess]],
+        crews: Sequence[tuple[Crew, Begin]],
         outputs: Sequence[WorkerOutput],
         *,
         screen: Screen,
-        processes: JobProcesses,
-        guard: GuardLine,
+        ledger: Ledger,
     ) -> None:
         self._loop = loop
         self._generation = generation
-        self._starters = starters
-        self._workers: list[WorkerProcess] = []
+        self._crews = crews
+        self._crew_of = [crew for crew, order in crews for _ in order.identities]
         self._outputs = outputs
         self._screen = screen
-        self._processes = processes
-        self._teardown = Teardown(processes)
-        self._guard = guard
+        self._ledger = ledger
+        self._pids: dict[int, int] = {}
+        self._fence = Fence(len(self._crew_of))
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
-        self._silence = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> Outcome:
@@ -85,36 +80,38 @@ class Supervision(WorkerListener):
             How it ended; all output has been passed on, nothing has been reported yet.
 
         Raises:
-            OSError: a worker could not be started.
+            OSError: a worker of this host could not be started.
         """
         try:
-            for start in self._starters:
-                worker = start()
-                self._workers.append(worker)
-                self._processes.worker_started(worker.pid)
-                self._guard.worker_started(worker.pid)
-            for worker in self._workers:
-                worker.attach(self._loop, self)
+            for crew, order in self._crews:
+                crew.begin(order, self)
             return await self._outcome
         finally:
-            self._teardown.finish(_TEARDOWN_SECONDS)
-            if self._outcome.done():
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._silence.wait(), _SILENCE_SECONDS)
+            await asyncio.gather(*(crew.finish() for crew, _ in self._crews))
             if self._timer is not None:
                 self._timer.cancel()
-            self._end_output()
+            for output in self._outputs:
+                for stream in Stream:
+                    output.end(stream, time.monotonic())
 
-    def witnesses(self, host: str) -> dict[int, Witness]:
+    def witnesses(self) -> dict[int, Witness]:
         """What is known about each worker, for the report."""
         return {
-            worker.rank: Witness(host=host, pid=worker.pid, last_words=self._outputs[worker.rank].last_words)
-            for worker in self._workers
+            rank: Witness(
+                host=crew.facts.hostname,
+                pid=self._pids.get(rank, 0),
+                last_words=self._outputs[rank].last_words or crew.last_words(rank),
+            )
+            for rank, crew in enumerate(self._crew_of)
         }
 
-    def receive_signal(self, number: signal.Signals) -> None:
+    def interrupted(self, number: signal.Signals) -> None:
         """The launcher was told to stop."""
         self._on(SignalReceived(number))
+
+    def started(self, rank: int, pid: int) -> None:
+        """See `CrewListener.started`."""
+        self._pids[rank] = pid
 
     def wrote(self, rank: int, stream: Stream, data: bytes) -> None:
         """Passes output on."""
@@ -123,25 +120,43 @@ class Supervision(WorkerListener):
             self._outputs[rank].feed(stream, data, now)
         else:
             self._outputs[rank].end(stream, now)
-        if all(worker.is_silent for worker in self._workers):
-            self._silence.set()
         if self._screen.is_closed and not self._outcome.done():
             self._on(SignalReceived(signal.SIGPIPE))
         self._arm()
 
     def said(self, rank: int, message: Message) -> None:
         """Passes a message on."""
+        if isinstance(message, Progress):
+            self._ledger.stepped(message.step, time.monotonic())
         self._on(Said(rank, message))
 
-    def garbled(self, rank: int, fault: ValueError) -> None:
+    def garbled(self, rank: int, fault: str) -> None:
         """Tells the user; the job goes on."""
         self._say(f"rank {rank} sent its agent something else than a message, which is ignored: {fault}")
 
+    def fenced(self, rank: int, keys: Mapping[str, str]) -> None:
+        """Collects MPI's keys, and hands all of them to all when the last rank has come."""
+        try:
+            union = self._fence.arrive(rank, keys)
+        except ValueError as fault:
+            self._say(f"MPI's key exchange is out of order: {fault}")
+            return
+        if union is not None:
+            for crew, _ in self._crews:
+                crew.release(union)
+
+    def examined(self, rank: int, state: str) -> None:
+        """Tells the user."""
+        host = self._crew_of[rank].facts.hostname
+        self._say(f"rank {rank} (pid {self._pids.get(rank, 0)} on {host}) {state}")
+
     def ended(self, rank: int, exit_code: int) -> None:
         """Passes the end on."""
-        self._processes.worker_ended(self._workers[rank].pid)
-        self._guard.worker_ended(self._workers[rank].pid)
         self._on(Exited(rank, exit_code))
+
+    def lost(self, ranks: Sequence[int], host: str, reason: str) -> None:
+        """Passes the loss of a host on."""
+        self._on(HostGone(tuple(ranks), host, reason))
 
     def _on(self, event: Event) -> None:
         for action in self._generation.on(event, time.monotonic()):
@@ -170,27 +185,36 @@ class Supervision(WorkerListener):
 
     def _act(self, action: Action) -> None:
         match action:
-            case Announce(cause=cause):
-                text = report.stopping_text(cause, len(self._workers))
-                if text is not None:
-                    self._say(text)
-            case TellWaiting(waiting=waiting, missing=missing, seconds=seconds):
-                self._say(report.waiting_text(waiting, missing, seconds))
+            case Examine(ranks=ranks):
+                self._tell(action)
+                for crew, _ in self._crews:
+                    crew.examine(ranks)
             case Terminate(ranks=ranks):
-                self._teardown.survey()  # while parents still lead to their children
-                for rank in ranks:
-                    self._workers[rank].send_signal(signal.SIGTERM)
+                for crew, _ in self._crews:
+                    crew.terminate(ranks)
             case KillAll():
-                self._teardown.kill()
+                for crew, _ in self._crews:
+                    crew.kill()
             case Done(outcome=outcome):
                 if not self._outcome.done():
                     self._outcome.set_result(outcome)
+            case _:
+                self._tell(action)
+
+    def _tell(self, action: Announce | TellWaiting | TellResumed | TellLeaving | Examine) -> None:
+        match action:
+            case Announce(cause=cause):
+                text = report.stopping_text(cause, len(self._crew_of))
+            case TellWaiting(waiting=waiting, missing=missing, seconds=seconds):
+                text = report.waiting_text(waiting, missing, seconds)
+            case TellResumed(resumed=resumed):
+                text = self._ledger.resumed(resumed, time.monotonic())
+            case TellLeaving():
+                text = "stopping after a last snapshot; a second signal kills at once"
+            case Examine(ranks=ranks, seconds=seconds):
+                text = f"no step for {seconds:.0f} s; the stacks of {report.ranks_text(ranks)}:"
+        if text is not None:
+            self._say(text)
 
     def _say(self, text: str) -> None:
         self._screen.say([f"paceline: {text}"])
-
-    def _end_output(self) -> None:
-        for worker in self._workers:
-            worker.detach(self._loop)
-            for stream in Stream:
-                self._outputs[worker.rank].end(stream, time.monotonic())

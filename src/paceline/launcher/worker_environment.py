@@ -15,6 +15,9 @@ THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
+UCX_NET_DEVICES = "UCX_NET_DEVICES"
+"""Where MPI's transport reads which network interfaces it may use; the user's own value stays."""
+
 _HASH_SEEDS = 2**32
 
 
@@ -29,20 +32,26 @@ class WorkerPlan:
     """None: the host has none, and CUDA_VISIBLE_DEVICES stays as the user set it."""
     gpu_is_shared: bool = False
     """Whether another worker has the same one."""
+    interface: str = ""
+    """The network interface for MPI; empty: the job has one host, or MPI chooses."""
 
 
 def plan_workers(
-    identities: Sequence[WorkerIdentity], shares: Sequence[CoreShare] | None, gpus: Sequence[str]
+    identities: Sequence[WorkerIdentity],
+    shares: Sequence[CoreShare] | None,
+    gpus: Sequence[str],
+    interface: str = "",
 ) -> tuple[WorkerPlan, ...]:
-    """Gives each worker its cores (`shares`, by local rank) and its GPU; too few GPUs are shared in turn."""
+    """Gives each of an agent's workers its cores (`shares`, in order) and its GPU; too few GPUs are shared in turn."""
     return tuple(
         WorkerPlan(
             identity=identity,
-            cores=shares[identity.local_rank] if shares is not None else None,
-            gpu=gpus[identity.local_rank % len(gpus)] if gpus else None,
+            cores=shares[number] if shares is not None else None,
+            gpu=gpus[number % len(gpus)] if gpus else None,
             gpu_is_shared=0 < len(gpus) < len(identities),
+            interface=interface,
         )
-        for identity in identities
+        for number, identity in enumerate(identities)
     )
 
 
@@ -71,6 +80,8 @@ def worker_environment(
             variables.setdefault(name, str(plan.cores.num_threads))
     if plan.gpu is not None:
         variables[CUDA_VISIBLE_DEVICES] = plan.gpu
+    if plan.interface:
+        variables.setdefault(UCX_NET_DEVICES, plan.interface)
     if plan.gpu_is_shared:  # NCCL refuses two ranks on one GPU
         variables.setdefault(environment.COMMUNICATION, Communication.MPI.value)
     return variables

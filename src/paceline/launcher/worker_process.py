@@ -18,8 +18,10 @@ import subprocess
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from paceline.cluster import environment
+from paceline.cluster.signals import STACKS_SIGNAL
 from paceline.launcher.screen import Stream
 from paceline.rendezvous.channel import MAX_MESSAGE_BYTES, Message, decode
 
@@ -40,7 +42,7 @@ class WorkerListener(ABC):
         """The worker sent a message."""
 
     @abstractmethod
-    def garbled(self, rank: int, fault: ValueError) -> None:
+    def garbled(self, rank: int, fault: str) -> None:
         """The worker sent something that is no message."""
 
     @abstractmethod
@@ -48,25 +50,40 @@ class WorkerListener(ABC):
         """The process has ended; as `subprocess` tells it, below 0 for a signal."""
 
 
+@dataclass(frozen=True, slots=True)
+class SpawnedWorker:
+    """A process that is, or will be, a worker."""
+
+    process: "subprocess.Popen[bytes]"
+    """With pipes for stdout and stderr."""
+    messages: socket.socket
+    """The agent's end of the line of messages."""
+    pmi: socket.socket
+    """The agent's end of the PMI line; whoever serves it closes it."""
+
+    def close(self) -> None:
+        """Closes what connects this agent with it, for a process that nobody will listen to."""
+        for end in (self.messages, self.pmi, self.process.stdout, self.process.stderr):
+            if end is not None:
+                end.close()
+
+
 class WorkerProcess:
     """A running worker.
 
     Args:
         rank: Its rank.
-        process: The process, with pipes for stdout and stderr.
-        messages: The agent's end of the line of messages.
-        pmi: The agent's end of the PMI line; whoever serves it closes it.
+        spawned: Its process.
     """
 
-    def __init__(
-        self, rank: int, process: "subprocess.Popen[bytes]", messages: socket.socket, pmi: socket.socket
-    ) -> None:
+    def __init__(self, rank: int, spawned: SpawnedWorker) -> None:
+        process = spawned.process
         assert process.stdout is not None
         assert process.stderr is not None
         self.rank = rank
-        self.pmi = pmi
+        self.pmi = spawned.pmi
         self._process = process
-        self._messages: socket.socket | None = messages
+        self._messages: socket.socket | None = spawned.messages
         self._unread = b""
         self._pipes = {Stream.OUT: process.stdout, Stream.ERR: process.stderr}
 
@@ -99,10 +116,23 @@ class WorkerProcess:
             self._close_pipe(stream, loop)
         self._close_messages(loop)
 
-    def send_signal(self, number: int) -> None:
-        """Sends a signal to the worker's own process; none if it has ended."""
+    def terminate(self) -> None:
+        """Sends SIGTERM to the worker's own process; nothing if it has ended."""
         with contextlib.suppress(OSError):
-            self._process.send_signal(number)
+            self._process.terminate()
+
+    def ask_for_stacks(self) -> None:
+        """Has the worker write the stacks of all its threads to stderr (``bootstrap/stacks.py``)."""
+        with contextlib.suppress(OSError):
+            self._process.send_signal(STACKS_SIGNAL)
+
+    def hold_output(self, held: bool, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+        """Stops reading what the worker writes, or goes on with it."""
+        for stream, pipe in self._pipes.items():
+            if held:
+                loop.remove_reader(pipe)
+            else:
+                loop.add_reader(pipe, self._read, stream, loop, listener)
 
     def _await_end(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
         code = self._process.wait()
@@ -153,7 +183,7 @@ class WorkerProcess:
             try:
                 message = decode(line)
             except ValueError as fault:
-                listener.garbled(self.rank, fault)
+                listener.garbled(self.rank, str(fault))
             else:
                 listener.said(self.rank, message)
         return True
@@ -171,7 +201,16 @@ class WorkerProcess:
 
 
 def start_worker(rank: int, command: Sequence[str], variables: Mapping[str, str]) -> WorkerProcess:
-    """Starts the process of `rank` with the environment `variables` and its two sockets.
+    """Starts the process of `rank`.
+
+    Raises:
+        OSError: the system cannot start it.
+    """
+    return WorkerProcess(rank, spawn_worker(command, variables))
+
+
+def spawn_worker(command: Sequence[str], variables: Mapping[str, str]) -> SpawnedWorker:
+    """Starts a process with the environment `variables` and its two sockets.
 
     Raises:
         OSError: the system cannot start it.
@@ -198,4 +237,4 @@ def start_worker(rank: int, command: Sequence[str], variables: Mapping[str, str]
                 start_new_session=True,
             )
         on_failure.pop_all()
-    return WorkerProcess(rank, process, messages, pmi)
+    return SpawnedWorker(process, messages, pmi)

@@ -6,6 +6,9 @@ The worker speaks, its watcher (the agent, or by hand the watchdog) listens. Not
       │ joining   MPI is about to start          │ from now on the others wait for this rank
       │ joined    MPI stands                     │
       │ failed    an exception nobody caught     │ ends the group, prints this traceback last
+      │ progress  a step of `fit` is done        │ hang detection counts from here
+      │ resumed   `fit` goes on from a snapshot  │ says from where, and counts what is done again
+      │ preempted a snapshot is written          │ this worker leaves with EXIT_PREEMPTED, as all will
       │ finishing the script ended, exit barrier │
 """
 
@@ -38,12 +41,50 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """Steps of `fit` have been done since the last such message. Not sent for every step where steps are short."""
+
+    step: int
+    """Optimizer steps of the whole job, over all its fits."""
+    epoch: int
+    """From 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """`fit` goes on from a snapshot."""
+
+    step: int
+    """Optimizer steps of the whole job that the snapshot holds."""
+    epoch: int
+    """From 0."""
+    generation: int
+    snapshot: str
+    """Its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """All ranks have stopped after the same step, and the snapshot of it is written."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finishing:
     """The script came to its end; the worker waits for the others before it leaves."""
 
 
-Message = Joining | Joined | Failed | Finishing
-_TYPES = {"joining": Joining, "joined": Joined, "failed": Failed, "finishing": Finishing}
+Message = Joining | Joined | Failed | Progress | Resumed | Preempted | Finishing
+_TYPES = {
+    "joining": Joining,
+    "joined": Joined,
+    "failed": Failed,
+    "progress": Progress,
+    "resumed": Resumed,
+    "preempted": Preempted,
+    "finishing": Finishing,
+}
 _NAMES = {type_: name for name, type_ in _TYPES.items()}
 
 

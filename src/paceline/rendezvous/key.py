@@ -6,16 +6,19 @@ by mistake. On a network with strangers, give every rank the same file in ``PACE
 """
 
 import hashlib
+import logging
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.cluster import environment
 from paceline.cluster.describe import canonical_bytes
-from paceline.cluster.spec import ClusterSpec
+from paceline.cluster.spec import Address, ClusterSpec
 from paceline.errors import ConfigurationError
 
+_LOGGER = logging.getLogger("paceline")
 _MAX_SECRET_BYTES = 1 << 16
 
 
@@ -24,16 +27,53 @@ def cluster_digest(cluster: ClusterSpec) -> str:
     return hashlib.sha256(canonical_bytes(cluster)).hexdigest()[:16]
 
 
-def job_key(cluster: ClusterSpec, variables: Mapping[str, str]) -> bytes:
-    """The job's key. Variables read: PACELINE_SECRET_FILE.
+@dataclass(frozen=True, slots=True)
+class JobKey:
+    """A job's key, and whether strangers cannot know it."""
+
+    value: bytes
+    is_secret: bool
+
+
+def job_key(cluster: ClusterSpec, variables: Mapping[str, str], *, warns: bool = True) -> JobKey:
+    """The key of the job that `cluster` describes; see `described_key`. One process of a job is enough to warn."""
+    hosts = [address.host for address in all_addresses(cluster)] if warns else []
+    return described_key(canonical_bytes(cluster), hosts, variables)
+
+
+def described_key(description: bytes, hosts: Iterable[str], variables: Mapping[str, str]) -> JobKey:
+    """The key of a job: from the secret file, or without one from its `description`, with a warning where `hosts` are
+    on a network. Variables read: PACELINE_SECRET_FILE, PACELINE_REQUIRE_SECRET.
 
     Raises:
-        ConfigurationError: the file cannot be read, is empty, or others than its owner may read it.
+        ConfigurationError: the file cannot be read, is empty, or others than its owner may read it; or there is none
+            although one is required.
     """
     path = variables.get(environment.SECRET_FILE)
-    if path is None:
-        return hashlib.sha256(b"paceline cluster\0" + canonical_bytes(cluster)).digest()
-    return hashlib.sha256(b"paceline secret\0" + _secret(Path(path))).digest()
+    if path:
+        return JobKey(hashlib.sha256(b"paceline secret\0" + _secret(Path(path))).digest(), is_secret=True)
+    if variables.get(environment.REQUIRE_SECRET) == "1":
+        raise ConfigurationError(
+            f"{environment.REQUIRE_SECRET} is 1 (--require-secret), but {environment.SECRET_FILE} names no file. "
+            "Expected one with the job's secret, the same on every host: "
+            "`(umask 077; head -c 32 /dev/urandom | base64 > secret)`."
+        )
+    if not all(_is_loopback(host) for host in hosts):
+        _LOGGER.warning(
+            "this job has no secret: whoever reaches its ports and knows its addresses can take part. On a network "
+            "with strangers give every host the same file in %s.",
+            environment.SECRET_FILE,
+        )
+    return JobKey(hashlib.sha256(b"paceline cluster\0" + description).digest(), is_secret=False)
+
+
+def all_addresses(cluster: ClusterSpec) -> tuple[Address, ...]:
+    """Where any task of `cluster` listens."""
+    return tuple(address for addresses in cluster.addresses.values() for address in addresses)
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def _secret(path: Path) -> bytes:

@@ -1,0 +1,42 @@
+"""A worker that has imported everything and waits to be needed: a restart then takes seconds less.
+
+    agent ── PACELINE_STANDBY=1 ──► import TensorFlow and Keras ──► wait ── one line: the variables of a worker ──► run
+
+It opens no device and draws no random number meanwhile. What a script sets in ``os.environ`` before its own import of
+TensorFlow comes too late in a standby: such settings belong on the command line (``--env``).
+"""
+
+import importlib
+import json
+import os
+import socket
+
+from paceline.cluster import environment
+
+_MODULES = ("numpy", "tensorflow", "keras", "mpi4py", "paceline.strategy.multi_worker_mirrored", "paceline.fit.install")
+_MAX_ORDER_BYTES = 1 << 22
+
+
+def wait_if_standby() -> None:
+    """Returns at once in a usual worker; in a standby when it is called to be one, with the variables of that worker.
+
+    Raises:
+        SystemExit: it was not needed: its agent is gone, or the job is over.
+    """
+    if os.environ.pop(environment.STANDBY, None) != "1":
+        return
+    # A duplicate: the worker's own line begins with the same descriptor.
+    line = socket.socket(fileno=os.dup(int(os.environ[environment.AGENT_FD])))
+    with line:
+        for name in _MODULES:
+            importlib.import_module(name)
+        received = b""
+        while not received.endswith(b"\n"):
+            data = line.recv(1 << 16)
+            received += data
+            if not data or len(received) > _MAX_ORDER_BYTES:
+                raise SystemExit(0)
+    descriptors = {name: os.environ[name] for name in (environment.AGENT_FD, environment.PMI_FD)}
+    os.environ.clear()
+    os.environ.update(json.loads(received))
+    os.environ.update(descriptors)

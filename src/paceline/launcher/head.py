@@ -1,0 +1,316 @@
+"""The head of a job: from a `JobDescription` to an exit code.
+
+    check all ─► guard ─► gather the hosts ─► orders (ranks, addresses, seed) ─► workers ─► supervise ─► report
+                              ▲                                                                  │
+                              └────────────── another generation, if the policy says so ─────────┘
+
+The steps live in files of their own; this one only puts them in order.
+"""
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from paceline.cluster import environment
+from paceline.cluster.tf_config import read_tf_config
+from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
+from paceline.launcher import report
+from paceline.launcher.core_sharing import share_cores
+from paceline.launcher.gathering import Gathering, Member, NotGatheredError
+from paceline.launcher.generation import Generation
+from paceline.launcher.guard_line import GuardLine, guarded
+from paceline.launcher.host_facts import facts_of_this_host
+from paceline.launcher.host_resources import core_quota, usable_cores, visible_gpus
+from paceline.launcher.interrupts import interrupts
+from paceline.launcher.job import MAX_SEED, JobDescription
+from paceline.launcher.job_processes import JobProcesses
+from paceline.launcher.kept_seed import kept_seed
+from paceline.launcher.ledger import Ledger, death_text
+from paceline.launcher.local_crew import LocalCrew
+from paceline.launcher.outcome import EXIT_SIGNALLED, Outcome
+from paceline.launcher.placement import Station, generation_orders
+from paceline.launcher.restarts import Finish, Restart, RestartPolicy
+from paceline.launcher.screen import Screen
+from paceline.launcher.single_host import SingleHost
+from paceline.launcher.sink import StreamSink
+from paceline.launcher.supervision import Supervision
+from paceline.launcher.worker_output import LogFile, WorkerOutput
+from paceline.rendezvous.generation_order import Begin, HostFacts
+
+_FIRST_GENERATION = 1
+
+
+def run_job(job: JobDescription) -> int:
+    """Runs `job` to its end, leaves no process behind, and returns its exit code: 0, or the first failure's.
+
+    The workers' output goes to ``sys.stdout`` and ``sys.stderr``. May be called inside a running event loop
+    (a notebook), which then stands still meanwhile.
+
+    Raises:
+        ConfigurationError: TF_CONFIG or the log folder is wrong; nothing has been started.
+        OSError: the system cannot start the processes; none is left.
+    """
+    check(job)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(Head(job).run())
+    return _run_beside_running_loop(job)
+
+
+def _run_beside_running_loop(job: JobDescription) -> int:
+    """In a thread with a loop of its own; Ctrl-C, which reaches only the main thread, is passed on."""
+    interrupters: list[Callable[[], object]] = []
+    with ThreadPoolExecutor(1) as pool:
+        job_code = pool.submit(lambda: asyncio.run(Head(job, interrupters.append).run()))
+        while True:
+            try:
+                return job_code.result()
+            except KeyboardInterrupt:
+                for interrupt in interrupters:
+                    interrupt()
+
+
+def check(job: JobDescription) -> None:
+    """Refuses a job that cannot be run on this host.
+
+    Raises:
+        ConfigurationError: TF_CONFIG or the log folder is wrong.
+    """
+    read_tf_config(job.environment)  # a broken one is refused, although it will be replaced
+    if job.log_dir is not None:
+        try:
+            job.log_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise ConfigurationError(
+                f"--log-dir: received {str(job.log_dir)!r}; expected a writable folder ({fault})"
+            ) from fault
+
+
+class Head:
+    """Runs one job.
+
+    Args:
+        job: The job, checked.
+        offer_interrupter: Is handed a function that does what Ctrl-C does, callable in any thread.
+    """
+
+    def __init__(
+        self, job: JobDescription, offer_interrupter: Callable[[Callable[[], object]], None] = lambda _: None
+    ) -> None:
+        self._job = job
+        self._offer_interrupter = offer_interrupter
+        self._job_id = os.urandom(8).hex()
+        self._seed = _seed_of(job)
+        assert 0 <= self._seed <= MAX_SEED
+        self._supervision: Supervision | None = None
+        self._gathering_task: asyncio.Task[tuple[Member, ...]] | None = None
+        self._signal: signal.Signals | None = None
+        self._ledger = Ledger(now=time.monotonic())
+
+    async def run(self) -> int:
+        """Runs the job; its exit code."""
+        loop = asyncio.get_running_loop()
+        with ExitStack() as lifetimes:
+            stdout, stderr = (StreamSink(stream, self._job.environment) for stream in (sys.stdout, sys.stderr))
+            screen = Screen(stdout, stderr)
+            guard = lifetimes.enter_context(guarded(self._job_id))
+            gathering = self._gathering(loop, screen, guard)
+            self._offer_interrupter(partial(loop.call_soon_threadsafe, self._interrupt, signal.SIGINT))
+            lifetimes.enter_context(interrupts(loop, self._interrupt))
+            code = EXIT_UNAVAILABLE
+            try:
+                code = await self._generations(loop, gathering, screen, lifetimes)
+            except NotGatheredError as fault:
+                screen.say(fault.lines)
+                gathering.tell(fault.lines)
+                code = fault.exit_code
+            except asyncio.CancelledError:
+                assert self._signal is not None
+                code = EXIT_SIGNALLED + self._signal
+                gathering.tell([f"paceline: stopped by {self._signal.name}, before the workers began."])
+            finally:
+                await gathering.close(code)
+        return code
+
+    def _gathering(self, loop: asyncio.AbstractEventLoop, screen: Screen, guard: GuardLine) -> Gathering:
+        def say(line: str) -> None:
+            screen.say([f"paceline: {line}"])
+
+        def local_crew(facts: HostFacts) -> LocalCrew:
+            processes = JobProcesses(self._job_id)
+            return LocalCrew(loop, self._job, facts, processes=processes, guard=guard, complain=say)
+
+        if self._job.hosts:
+            from paceline.launcher.ssh_hosts import SshHosts  # not for a job on this host, which should start quickly
+
+            return SshHosts(loop, self._job, guard, say)
+        if self._job.nodes is not None:
+            from paceline.launcher.node_hosts import NodeHosts
+
+            return NodeHosts(loop, self._job, self._job.nodes, local_crew, say)
+        return SingleHost(local_crew(facts_of_this_host(self._job)), self._job.num_workers)
+
+    async def _generations(
+        self, loop: asyncio.AbstractEventLoop, gathering: Gathering, screen: Screen, lifetimes: ExitStack
+    ) -> int:
+        policy = RestartPolicy(max_restarts=self._job.max_restarts, window_seconds=self._job.restart_window_seconds)
+        log_files: list[LogFile | None] = []
+        number = _FIRST_GENERATION
+        while True:
+            members = await self._gathered(gathering, number)
+            orders = self._orders(members, number)
+            if number == _FIRST_GENERATION:
+                screen.say([f"paceline: {line}" for line in self._opening_lines(members, orders)])
+                log_files = [
+                    lifetimes.enter_context(file) if file else None for file in self._log_files(members, orders)
+                ]
+            outcome, step, lines = await self._generation(loop, members, orders, screen, log_files)
+            verdict = policy.after(outcome, step, time.monotonic())
+            if self._signal is not None:  # perhaps in the last moments of a generation that died
+                verdict = Finish("")
+            if isinstance(verdict, Finish):
+                lines += [f"paceline: no restart: {verdict.reason}."] if verdict.reason else []
+                if policy.num_restarts:
+                    lines.append(f"paceline: {self._ledger.summary(policy.num_restarts, time.monotonic())}")
+                screen.say(lines)
+                gathering.tell(lines)
+                return outcome.exit_code
+            screen.say(lines)
+            gathering.tell(lines)
+            hosts = [
+                member.crew.facts.hostname
+                for member, order in zip(members, orders, strict=True)
+                for _ in order.identities
+            ]
+            self._ledger.died(death_text(outcome, hosts, step), time.monotonic())
+            number += 1
+            await self._pause(verdict, number, screen, gathering)
+
+    async def _gathered(self, gathering: Gathering, generation: int) -> tuple[Member, ...]:
+        self._gathering_task = asyncio.ensure_future(gathering.gather(generation))
+        try:
+            members = await self._gathering_task
+        finally:
+            self._gathering_task = None
+        if self._signal is not None:  # in the moment in which it was done
+            raise asyncio.CancelledError
+        return members
+
+    async def _generation(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        members: Sequence[Member],
+        orders: Sequence[Begin],
+        screen: Screen,
+        log_files: Sequence[LogFile | None],
+    ) -> tuple[Outcome, int | None, list[str]]:
+        screen.name_ranks(_prefixes(members, orders))
+        outputs = [WorkerOutput(rank, screen, log_file) for rank, log_file in enumerate(log_files)]
+        generation = Generation(
+            num_workers=len(outputs),
+            start_timeout_seconds=self._job.start_timeout_seconds,
+            now=time.monotonic(),
+            takes_snapshots=self._job.snapshots is not None,
+            hang_timeout_seconds=self._job.hang_timeout_seconds,
+        )
+        supervision = Supervision(
+            loop,
+            generation,
+            [(member.crew, order) for member, order in zip(members, orders, strict=True)],
+            outputs,
+            screen=screen,
+            ledger=self._ledger,
+        )
+        self._supervision = supervision
+        try:
+            outcome = await supervision.run()
+        finally:
+            self._supervision = None
+        screen.close()
+        return outcome, generation.step, report.report_lines(outcome, supervision.witnesses())
+
+    async def _pause(self, restart: Restart, generation: int, screen: Screen, gathering: Gathering) -> None:
+        after = f" in {restart.pause_seconds:g} s" if restart.pause_seconds else ""
+        line = f"paceline: generation {generation} begins{after}"
+        screen.say([line])
+        gathering.tell([line])
+        self._gathering_task = asyncio.ensure_future(asyncio.sleep(restart.pause_seconds, ()))
+        await self._gathering_task
+
+    def _interrupt(self, number: signal.Signals) -> None:
+        """Ctrl-C, or a scheduler's signal."""
+        self._signal = number
+        if self._supervision is not None:
+            self._supervision.interrupted(number)
+        elif self._gathering_task is not None:
+            self._gathering_task.cancel()
+
+    def _orders(self, members: Sequence[Member], generation: int) -> tuple[Begin, ...]:
+        return generation_orders(
+            [Station(member.crew.facts, member.num_ranks, member.interface) for member in members],
+            job_id=self._job_id,
+            generation=generation,
+            seed=self._seed,
+            environment=self._job.snapshots.to_environment() if self._job.snapshots is not None else {},
+        )
+
+    def _log_files(self, members: Sequence[Member], orders: Sequence[Begin]) -> list[LogFile | None]:
+        folder: Path | None = self._job.log_dir
+        return [
+            None if folder is None or member.crew.shows_own_output else LogFile(folder / f"job_{identity.rank}.log")
+            for member, order in zip(members, orders, strict=True)
+            for identity in order.identities
+        ]
+
+    def _opening_lines(self, members: Sequence[Member], orders: Sequence[Begin]) -> list[str]:
+        job = self._job
+        cores = share_cores(usable_cores(), job.num_workers, core_quota()) if job.bind == "cores" else None
+        gpus = visible_gpus(job.environment)
+        if len(members) == 1 and not job.hosts:
+            lines = [report.start_text(job.num_workers, cores, len(gpus), self._job_id)]
+        else:
+            hosts = [(member.crew.facts.hostname, member.num_ranks) for member in members]
+            lines = [report.hosts_text(hosts, self._job_id)]
+        if environment.TF_CONFIG in job.environment:
+            lines.append("the TF_CONFIG of this shell is replaced by one for the workers started here")
+        if job.verbose:
+            lines.append(f"seed {self._seed}; each worker runs: {shlex.join(job.command)}")
+            for member, order in zip(members, orders, strict=True):
+                place = f"host {member.crew.facts.hostname}, interface {member.interface.name or 'any'}"
+                for number, identity in enumerate(order.identities):
+                    if len(members) == 1:
+                        place = f"cores {','.join(map(str, cores[number].cores)) if cores else 'any'}"
+                    address = order.addresses[identity.rank]
+                    gpu = f", GPU {gpus[number % len(gpus)]}" if gpus and len(members) == 1 else ""
+                    lines.append(f"rank {identity.rank}: {place}{gpu}, address {address}")
+            if job.log_dir is not None:
+                lines.append(f"log files: {job.log_dir}/job_0.log and so on")
+        return lines
+
+
+def _seed_of(job: JobDescription) -> int:
+    if job.seed is not None:
+        return job.seed
+    kept = kept_seed(job.snapshots.directory) if job.snapshots is not None else None
+    return int.from_bytes(os.urandom(4)) if kept is None else kept
+
+
+def _prefixes(members: Sequence[Member], orders: Sequence[Begin]) -> dict[int, str]:
+    """What stands before each rank's lines."""
+    ranks = [
+        (member.crew.facts.hostname, one.rank)
+        for member, order in zip(members, orders, strict=True)
+        for one in order.identities
+    ]
+    if len(members) == 1:
+        return {rank: str(rank) for _, rank in ranks}
+    return {rank: f"{host} {rank}" for host, rank in ranks}

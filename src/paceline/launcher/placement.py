@@ -1,0 +1,74 @@
+"""Which rank runs where: from the hosts that have come to the orders for one generation. Pure.
+
+Ranks go host by host in the order given, then by local rank; the chief is rank 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.spec import Address
+from paceline.rendezvous.generation_order import Begin, HostFacts, Interface
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """A host's part in a generation."""
+
+    facts: HostFacts
+    num_ranks: int
+    interface: Interface
+    """Where the other ranks reach it; without a name, MPI chooses."""
+
+
+def generation_orders(
+    stations: Sequence[Station],
+    *,
+    job_id: str,
+    generation: int,
+    seed: int,
+    environment: Mapping[str, str],
+) -> tuple[Begin, ...]:
+    """The order for each of `stations`, in their order.
+
+    Stations on one machine (several agents there, as under a scheduler) count their local ranks through.
+
+    Args:
+        stations: The hosts, the chief's first.
+        job_id: The job's name.
+        generation: Its number.
+        seed: Of all ranks.
+        environment: Variables for every worker.
+    """
+    world_size = sum(station.num_ranks for station in stations)
+    per_machine: dict[str, int] = {}
+    for station in stations:
+        machine = station.facts.machine_id
+        per_machine[machine] = per_machine.get(machine, 0) + station.num_ranks
+    addresses = tuple(
+        Address(station.interface.address, port)
+        for station in stations
+        for port in station.facts.ports[: station.num_ranks]
+    )
+    placed: dict[str, int] = {}
+    orders = []
+    first_rank = 0
+    for station in stations:
+        machine = station.facts.machine_id
+        first_local_rank = placed.get(machine, 0)
+        identities = tuple(
+            WorkerIdentity(
+                rank=first_rank + number,
+                world_size=world_size,
+                local_rank=first_local_rank + number,
+                local_world_size=per_machine[machine],
+                generation=generation,
+                job_id=job_id,
+                seed=seed,
+            )
+            for number in range(station.num_ranks)
+        )
+        orders.append(Begin(identities, addresses, station.interface.name, dict(environment)))
+        first_rank += station.num_ranks
+        placed[machine] = first_local_rank + station.num_ranks
+    return tuple(orders)
