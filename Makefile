@@ -24,7 +24,7 @@ PIP_LINES := sed --unbuffered --quiet --regexp-extended \
 
 .PHONY: help
 help: ## this list
-	@sed --quiet --regexp-extended 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand --tabs=16
+	@sed --quiet --regexp-extended 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand --tabs=20
 
 .PHONY: install
 install: $(STAMP) ## create .venv with the package and the development tools, if something changed
@@ -46,6 +46,10 @@ $(STAMP): pyproject.toml constraints.txt
 .PHONY: demo
 demo: install ## train MNIST plainly, then the same file on two workers, and compare
 	@$(BIN)/python examples/demo.py
+
+.PHONY: hosts-demo
+hosts-demo: install ## train on two "machines" over ssh, all on this one (root, openssh-server, iproute2)
+	@$(BIN)/python examples/hosts_demo.py
 
 .PHONY: lint
 lint: install ## ruff and strict mypy

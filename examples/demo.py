@@ -132,13 +132,13 @@ def caption_of(outcomes: Sequence[Outcome]) -> str:
 def train(run: Run) -> Outcome:
     """Runs it, its output passing through live, and reads what its processes wrote."""
     with tempfile.TemporaryDirectory(prefix="paceline-demo-") as results:
-        code = _run_visibly((*run.command, "--result", results), run.cores)
+        code = run_visibly((*run.command, "--result", results), run.cores)
         if code != 0:
             raise SystemExit(f"demo: `{' '.join(run.command)}` ended with exit code {code}; its output above says why")
         return outcome_of(run, [dict(np.load(path)) for path in sorted(Path(results).glob("*.npz"))])
 
 
-def _run_visibly(command: Sequence[str], cores: Sequence[int]) -> int:
+def run_visibly(command: Sequence[str], cores: Sequence[int]) -> int:
     """The exit code of `command`, bound to `cores`. Output to a terminal is its own; to a file it is made readable."""
 
     def bind() -> None:
