@@ -39,7 +39,7 @@ class Proxy(contextlib.AbstractContextManager["Proxy"]):
     def __enter__(self) -> "Proxy":
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._serve, port=self.port), self._loop
+            asyncio.start_server(self._serve, "0.0.0.0", self.port), self._loop
         ).result(10)
         self.port = self._server.sockets[0].getsockname()[1]
         return self

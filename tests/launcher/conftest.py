@@ -53,7 +53,16 @@ class Job:
     def wait_for_file(self, name: str) -> str:
         """The content of a file that a worker writes to say how far it is."""
         path = self.folder / name
-        assert wait_until(lambda: path.exists() and path.read_text().endswith("\n")), f"{name} never came"
+
+        def has_come() -> bool:
+            return path.exists() and path.read_text().endswith("\n")
+
+        wait_until(lambda: has_come() or self.process.poll() is not None)
+        if not has_come():
+            self.kill_everything()
+            pytest.fail(
+                f"{name} never came (code {self.process.poll()})\n{''.join(self.process.communicate(timeout=5))}"
+            )
         return path.read_text().strip()
 
     def left_over(self) -> list[int]:

@@ -89,6 +89,18 @@ def test_silence_ends_the_line_in_time(ends: Ends):
     assert ends.lost == ["is gone: nothing was heard of it for 10 s"]
 
 
+def test_an_end_that_is_held_up_keeps_the_line_and_does_not_blame_the_other(ends: Ends):
+    lost: list[str] = []
+    ends.ours.start(ends.heard.append, ends.lost.append)
+    ends.theirs.start(lambda _: None, lost.append)
+    for _ in range(30):
+        ends.clock.now += 1.0
+        ends.ours.show_life()
+        ends.theirs.show_life()
+    ends.turn()
+    assert ends.lost == lost == []
+
+
 def test_heartbeats_keep_a_quiet_line(ends: Ends):
     ends.start()
     for _ in range(100):

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from paceline.launcher.guard_line import guarded
 from paceline.launcher.link import Link
 from paceline.launcher.ssh_line import agent_command, end_agent, start_agent
 from paceline.rendezvous.agent_messages import Assignment, Unfit
-from paceline.rendezvous.connection import Connection
+from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, SILENCE_LIMIT_SECONDS, Connection
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(90)]
 
@@ -292,6 +293,15 @@ def test_floods_of_output_arrive_whole_and_in_order(paceline_run: Start, fake_ss
         lines = (tmp_path / "logs" / f"job_{rank}.log").read_text().splitlines()
         assert [line for line in lines if line.startswith("err")] == [f"err {i}" for i in range(0, 20000, 10)]
         assert len(lines) == 22000
+
+
+def test_a_reader_that_pauses_costs_no_host(paceline_run: Start, fake_ssh: list[str]):
+    """Found in review: the head stood still with its terminal or pager, and its agents took it for lost after 10 s."""
+    job = paceline_run("for i in range(20000): print(i, 'x' * 60)", "--hosts", "localhost:1,b:1", *fake_ssh)
+    time.sleep(SILENCE_LIMIT_SECONDS + 2 * HEARTBEAT_INTERVAL_SECONDS + 2.0)
+    finished = job.finish(30)
+    assert finished.code == 0, finished.stderr
+    assert {rank: len(rows) for rank, rows in rows_of(finished.stdout).items()} == {0: 20000, 1: 20000}
 
 
 def test_a_worker_that_dies_is_followed_by_another_generation_of_the_same_agents(

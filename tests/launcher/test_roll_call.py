@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from paceline.launcher.roll_call import differences, mismatch_text
-from paceline.rendezvous.agent_messages import HostFacts
+from paceline.rendezvous.generation_order import HostFacts
 
 A = HostFacts("a", "m1", 1, 0, 2, 1, {"Python": "3.11.7", "Keras": "3.13"}, "t.py 00ff", ("-x",), (1,), (), 0)
 

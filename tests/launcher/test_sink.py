@@ -1,4 +1,8 @@
+import contextlib
 import io
+import os
+
+import pytest
 
 from paceline.launcher.sink import StreamSink
 
@@ -39,3 +43,41 @@ def test_a_reader_that_left_closes_the_sink_without_an_error():
 
 def test_a_stream_without_a_terminal_has_a_usual_width():
     assert StreamSink(io.StringIO(), {}).width == 80
+
+
+def test_a_reader_that_pauses_is_waited_for_with_signs_of_life(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("paceline.launcher.sink._PAUSE_MILLISECONDS", 1)
+    reader, writer = os.pipe()
+    received = bytearray()
+    num_signs = 0
+
+    def live() -> None:
+        nonlocal num_signs
+        num_signs += 1
+        if num_signs % 5 == 0:  # the reader goes on
+            received.extend(os.read(reader, 1 << 16))
+
+    text = "".join(f"line {number} ━━\n" for number in range(30_000))  # many times what a pipe holds
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        StreamSink(stream, {}, live).write(text)
+    with os.fdopen(reader, "rb") as rest:
+        received.extend(rest.read())
+    assert received.decode() == text
+    assert num_signs >= 5
+
+
+def test_a_reader_that_leaves_while_it_is_waited_for_closes_the_sink(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("paceline.launcher.sink._PAUSE_MILLISECONDS", 1)
+    reader, writer = os.pipe()
+    stream = os.fdopen(writer, "w")
+    sink = StreamSink(stream, {}, lambda: os.close(reader))
+    sink.write("x" * 1_000_000)
+    assert sink.is_closed
+    with contextlib.suppress(OSError):
+        stream.close()
+
+
+def test_a_stream_that_is_no_file_needs_no_signs_of_life():
+    stream = io.StringIO()
+    StreamSink(stream, {}, lambda: pytest.fail("it does not block")).write("x" * 5000)
+    assert stream.getvalue() == "x" * 5000

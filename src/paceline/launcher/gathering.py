@@ -48,5 +48,9 @@ class Gathering(ABC):
         """Words for the users of hosts that show their own output."""
 
     @abstractmethod
+    def show_life(self) -> None:
+        """Tells all hosts that this one lives; called while its event loop is held up by a reader that pauses."""
+
+    @abstractmethod
     async def close(self, exit_code: int) -> None:
         """The job has ended: lets go of all hosts."""

@@ -32,7 +32,17 @@ from paceline.launcher.outcome import (
     WorkerFailed,
     WorkerLeft,
 )
-from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message, Preempted, Progress, Resumed
+from paceline.rendezvous.channel import (
+    Failed,
+    Finishing,
+    Joined,
+    Joining,
+    Message,
+    Preempted,
+    Progress,
+    Resumed,
+    Stopped,
+)
 
 PREEMPTIONS = (signal.SIGTERM, signal.SIGUSR1)
 """What a scheduler sends to a job that must leave its place, with time to save its work."""
@@ -292,6 +302,8 @@ class Generation:
                 return [TellResumed(message)] if rank == 0 else []
             case Preempted():
                 return self._leave(now, tell=False)
+            case Stopped() if worker.stepped_at is None:  # one that makes steps is missed by them
+                return self._stand_still(rank, now)
             case Finishing():
                 worker.stepped_at = None
         return self._await_group(now)
@@ -306,6 +318,13 @@ class Generation:
             self._examined_at = now
             return [Examine(tuple(heard), now - oldest)]
         return self._stop(Hung(late, self._step, self._hang_timeout_seconds), now)
+
+    def _stand_still(self, rank: int, now: float) -> list[Action]:
+        """A rank that has made no step yet does not even run."""
+        if self._hang_timeout_seconds is None or self._cause is not None:
+            return []
+        stopped = Hung((rank,), self._step, self._hang_timeout_seconds)
+        return [Examine((rank,), self._hang_timeout_seconds), *self._stop(stopped, now)]
 
     def _leave(self, now: float, *, tell: bool) -> list[Action]:
         """All ranks are about to end by themselves, after one snapshot."""

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from paceline.cluster import environment
 from paceline.cluster.tf_config import read_tf_config
@@ -114,16 +115,16 @@ class Head:
         self._supervision: Supervision | None = None
         self._gathering_task: asyncio.Task[tuple[Member, ...]] | None = None
         self._signal: signal.Signals | None = None
+        self._hosts: Gathering | None = None
         self._ledger = Ledger(now=time.monotonic())
 
     async def run(self) -> int:
         """Runs the job; its exit code."""
         loop = asyncio.get_running_loop()
         with ExitStack() as lifetimes:
-            stdout, stderr = (StreamSink(stream, self._job.environment) for stream in (sys.stdout, sys.stderr))
-            screen = Screen(stdout, stderr)
+            screen = Screen(self._sink(sys.stdout), self._sink(sys.stderr))
             guard = lifetimes.enter_context(guarded(self._job_id))
-            gathering = self._gathering(loop, screen, guard)
+            gathering = self._hosts = self._gathering(loop, screen, guard)
             self._offer_interrupter(partial(loop.call_soon_threadsafe, self._interrupt, signal.SIGINT))
             lifetimes.enter_context(interrupts(loop, self._interrupt))
             code = EXIT_UNAVAILABLE
@@ -140,6 +141,14 @@ class Head:
             finally:
                 await gathering.close(code)
         return code
+
+    def _sink(self, stream: TextIO) -> StreamSink:
+        several_hosts = bool(self._job.hosts) or self._job.nodes is not None
+        return StreamSink(stream, self._job.environment, self._show_life if several_hosts else None)
+
+    def _show_life(self) -> None:
+        if self._hosts is not None:
+            self._hosts.show_life()
 
     def _gathering(self, loop: asyncio.AbstractEventLoop, screen: Screen, guard: GuardLine) -> Gathering:
         def say(line: str) -> None:

@@ -71,6 +71,12 @@ class Link:
             self._open = False
             self._connection.finish(self._loop.now() + 1.0)
 
+    def show_life(self) -> None:
+        """Gives a sign of life now, for an end whose event loop is held up: it cannot hear the other either."""
+        if self._open:
+            self._connection.heard_at = self._loop.now()
+            self._connection.send(encode(Heartbeat()))
+
     def fail(self, reason: str) -> None:
         """Ends the line as if the other end were gone; `reason` completes the sentence "host a …"."""
         if self._open:

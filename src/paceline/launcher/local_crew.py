@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Callable, Mapping, Sequence
 
 from paceline.cluster import environment
@@ -15,13 +16,14 @@ from paceline.launcher.job import JobDescription
 from paceline.launcher.job_processes import JobProcesses
 from paceline.launcher.looking import look_for
 from paceline.launcher.pmi_service import PmiService
-from paceline.launcher.process_state import process_state
+from paceline.launcher.process_state import OUT_OF_MEMORY, is_stopped, num_out_of_memory_kills, process_state
 from paceline.launcher.screen import Stream
 from paceline.launcher.standbys import Standbys
+from paceline.launcher.standstill import Standstill
 from paceline.launcher.teardown import Teardown
 from paceline.launcher.worker_environment import WorkerPlan, plan_workers, worker_environment
 from paceline.launcher.worker_process import WorkerListener, WorkerProcess, start_worker
-from paceline.rendezvous.channel import Message, Progress
+from paceline.rendezvous.channel import Message, Progress, Stopped
 from paceline.rendezvous.generation_order import Begin, HostFacts
 
 _TEARDOWN_SECONDS = 0.5
@@ -29,6 +31,9 @@ _TEARDOWN_SECONDS = 0.5
 
 _SILENCE_SECONDS = 0.5
 """How long output that is still on its way is waited for, once every process has ended."""
+
+_LOOKING_SECONDS = 0.25
+"""How often workers are looked at that may be stopped."""
 
 
 class LocalCrew(Crew, WorkerListener):
@@ -67,6 +72,9 @@ class LocalCrew(Crew, WorkerListener):
         self._standbys = Standbys(job.command, guard) if job.standby else None
         self._variables: list[dict[str, str]] = []
         self._free_bytes = 0
+        self._kills_before = 0
+        self._standstill: Standstill | None = None
+        self._looking: asyncio.TimerHandle | None = None
 
     @property
     def facts(self) -> HostFacts:
@@ -80,6 +88,7 @@ class LocalCrew(Crew, WorkerListener):
         self._workers = {}
         self._variables = []
         self._free_bytes = free_bytes()
+        self._kills_before = num_out_of_memory_kills()
         cluster = ClusterSpec({WORKER: order.addresses})
         first = order.identities[0]
         self._pmi = PmiService(
@@ -93,6 +102,9 @@ class LocalCrew(Crew, WorkerListener):
             self._start(plan, cluster, order, listener)
         for worker in self._workers.values():
             worker.attach(self._loop, self)
+        if self._job.hang_timeout_seconds is not None:
+            self._standstill = Standstill(self._job.hang_timeout_seconds)
+            self._look_for_stopped()
 
     def release(self, keys: Mapping[str, str]) -> None:
         """See `Crew.release`."""
@@ -120,6 +132,8 @@ class LocalCrew(Crew, WorkerListener):
 
     async def finish(self) -> None:
         """See `Crew.finish`."""
+        if self._looking is not None:
+            self._looking.cancel()
         self.end_processes()
         if any(not worker.is_silent for worker in self._workers.values()):
             with contextlib.suppress(TimeoutError):
@@ -181,7 +195,17 @@ class LocalCrew(Crew, WorkerListener):
         assert self._listener is not None
         self._processes.worker_ended(self._workers[rank].pid)
         self._guard.worker_ended(self._workers[rank].pid)
+        if exit_code == -signal.SIGKILL and num_out_of_memory_kills() > self._kills_before:
+            self._listener.examined(rank, OUT_OF_MEMORY)
         self._listener.ended(rank, exit_code)
+
+    def _look_for_stopped(self) -> None:
+        assert self._standstill is not None
+        assert self._listener is not None
+        self._looking = self._loop.call_later(_LOOKING_SECONDS, self._look_for_stopped)
+        stopped = {rank for rank, worker in self._workers.items() if is_stopped(worker.pid)}
+        for rank in self._standstill.overdue(stopped, self._loop.time()):
+            self._listener.said(rank, Stopped())
 
     def _plans(self, order: Begin) -> tuple[WorkerPlan, ...]:
         num_workers = len(order.identities)

@@ -27,10 +27,13 @@ from paceline.launcher.screen import Screen
 from paceline.launcher.sink import StreamSink
 from paceline.rendezvous.agent_messages import Here
 from paceline.rendezvous.connection import Connection
-from paceline.rendezvous.dialing import OTHER_JOB, Reached, UnreachableError, dial
+from paceline.rendezvous.dialing import OTHER_JOB, REFUSED, Reached, UnreachableError, dial
 
 _RETRY_SECONDS = 0.5
 _DIAL_SECONDS = 5.0
+_ANOTHER_JOB = (
+    "another job answers there: its secret differs, or without one its --nnodes, or its --rendezvous by a single letter"
+)
 
 
 class NotMetError(Exception):
@@ -48,8 +51,9 @@ class Node:
     def __init__(self, job: JobDescription, nodes: Nodes) -> None:
         self._job = job
         self._nodes = nodes
-        stdout, stderr = (StreamSink(stream, job.environment) for stream in (sys.stdout, sys.stderr))
+        stdout, stderr = (StreamSink(stream, job.environment, self._show_life) for stream in (sys.stdout, sys.stderr))
         self._screen = Screen(stdout, stderr)
+        self._link: Link | None = None
         self._agent: HostAgent | None = None
         self._dialling: asyncio.Task[Reached] | None = None
         self._signal: signal.Signals | None = None
@@ -81,7 +85,7 @@ class Node:
     ) -> tuple[int, bool]:
         """Serves one head; the exit code, and whether there may be another one."""
         sockets = AsyncioLoop(loop)
-        link = Link(sockets, Connection(sockets, reached.connected, reached.splitter, reached.seal))
+        link = self._link = Link(sockets, Connection(sockets, reached.connected, reached.splitter, reached.seal))
         probe = Probe(loop, self._nodes.key)
         interfaces = own_interfaces(self._job.network_interface, reached.connected.getsockname()[0])
         facts = comparable_facts(self._job, interfaces, probe.port)
@@ -112,23 +116,30 @@ class Node:
         started = loop.time()
         deadline = started + self._job.start_timeout_seconds
         next_line = started + WAITING_INTERVAL_SECONDS
+        met = ""  # who was there last; an empty port tells less
         while True:
             try:
                 return await asyncio.to_thread(dial, self._nodes.rendezvous, self._nodes.key, _DIAL_SECONDS)
             except UnreachableError as fault:
-                reason = fault.reason
+                reason = _ANOTHER_JOB if fault.reason == OTHER_JOB else fault.reason
+            met = reason if reason != REFUSED else met
             now = loop.time()
             who = f"node {self._nodes.node_rank}"
+            before = f"; before: {met}" if met not in ("", reason) else ""
             if now >= deadline:
                 raise NotMetError(
                     f"{who} did not reach node 0 at {self._nodes.rendezvous} within "
-                    f"{self._job.start_timeout_seconds:g} s ({reason}). Is it started, with the same --rendezvous"
-                    f"{' and the same secret' if reason == OTHER_JOB else ''}? --start-timeout sets how long to wait."
+                    f"{self._job.start_timeout_seconds:g} s ({reason}{before}). "
+                    "Is it started, with the same --rendezvous? --start-timeout sets how long to wait."
                 )
             if now >= next_line:
                 next_line = now + WAITING_INTERVAL_SECONDS
                 self._say(f"{who} waits for node 0 at {self._nodes.rendezvous} ({reason}); {deadline - now:.0f} s left")
             await asyncio.sleep(_RETRY_SECONDS)
+
+    def _show_life(self) -> None:
+        if self._link is not None:
+            self._link.show_life()
 
     def _interrupt(self, number: signal.Signals) -> None:
         self._signal = number

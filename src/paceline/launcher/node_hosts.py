@@ -115,6 +115,11 @@ class NodeHosts(Gathering):
         for crew in self._crews.values():
             crew.tell(lines)
 
+    def show_life(self) -> None:
+        """See `Gathering.show_life`."""
+        for crew in self._crews.values():
+            crew.show_life()
+
     async def close(self, exit_code: int) -> None:
         """See `Gathering.close`."""
         self._open = False
@@ -135,7 +140,10 @@ class NodeHosts(Gathering):
         shown = ", ".join(map(str, missing[:16])) + (" and more" if len(missing) > 16 else "")
         nodes = f"node {shown} has" if len(missing) == 1 else f"nodes {shown} have"
         note = (
-            f" A process of another job, or with another secret, knocked from {self._foreign}." if self._foreign else ""
+            f" A process of another job came from {self._foreign}: its secret differs, or without one its --nnodes, or "
+            "its --rendezvous by a single letter."
+            if self._foreign
+            else ""
         )
         return (
             f"{beginning} {nodes} not come to {self._nodes.rendezvous}, of {self._nodes.num_nodes} nodes.{note} "

@@ -1,6 +1,10 @@
-"""What the kernel says of a process that makes no progress."""
+"""What the kernel says of a process that makes no progress, or is gone all of a sudden."""
 
 from pathlib import Path
+
+_COUNTERS = Path("/proc/vmstat")
+
+OUT_OF_MEMORY = "was ended by the kernel, because memory ran out: fewer workers, a smaller batch, or more memory"
 
 _WORDS = {
     "R": "is running",
@@ -12,13 +16,43 @@ _WORDS = {
 }
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether the kernel does not let the process run until somebody says so."""
+    try:
+        return _letter(pid) in "Tt"
+    except (OSError, IndexError):
+        return False
+
+
+def _letter(pid: int) -> str:
+    # After the name, which may hold anything, in brackets. See proc(5).
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def process_state(pid: int) -> str:
     """What the process `pid` does, to complete the sentence "rank 1 …"."""
     try:
-        # After the name, which may hold anything, in brackets. See proc(5).
-        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        letter = _letter(pid)
         where = Path(f"/proc/{pid}/wchan").read_text().strip()
     except (OSError, IndexError):
         return "is gone"
     place = f", in {where}" if where not in ("", "0") else ""
     return f"{_WORDS.get(letter, f'is in state {letter}')}{place}"
+
+
+def num_out_of_memory_kills() -> int:
+    """How many processes the kernel has ended since it started, because memory ran out; 0 where it does not tell."""
+    try:
+        return parse_kills(_COUNTERS.read_text())
+    except OSError:
+        return 0
+
+
+def parse_kills(text: str) -> int:
+    """The counter in the text of ``/proc/vmstat``; pure.
+
+    >>> parse_kills("pgfault 12\\noom_kill 3\\n"), parse_kills("pgfault 12\\n")
+    (3, 0)
+    """
+    counts = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+    return int(counts.get("oom_kill", 0))

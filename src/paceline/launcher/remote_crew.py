@@ -120,6 +120,10 @@ class RemoteCrew(Crew):
         """Ends the line."""
         self._link.close()
 
+    def show_life(self) -> None:
+        """Tells the agent that the head lives, although its event loop is held up."""
+        self._link.show_life()
+
     def tell(self, lines: Sequence[str]) -> None:
         """Words for the user of that host."""
         self._link.send(Tell(tuple(lines)))

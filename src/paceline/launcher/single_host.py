@@ -28,6 +28,9 @@ class SingleHost(Gathering):
     def tell(self, lines: Sequence[str]) -> None:
         """See `Gathering.tell`: the only user reads the head's own words."""
 
+    def show_life(self) -> None:
+        """See `Gathering.show_life`: there is nobody else."""
+
     async def close(self, exit_code: int) -> None:
         """See `Gathering.close`."""
         del exit_code

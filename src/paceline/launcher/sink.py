@@ -2,12 +2,17 @@
 
 import contextlib
 import os
+import select
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 _DEFAULT_WIDTH = 80
+_PIECE_CHARACTERS = 1000
+"""Never more than 4096 bytes, which a pipe that has room for any takes at once (``PIPE_BUF``)."""
+
+_PAUSE_MILLISECONDS = 1000
 
 
 class Sink(ABC):
@@ -44,10 +49,14 @@ class StreamSink(Sink):
     Args:
         stream: Where to write.
         variables: The environment, of which TERM and NO_COLOR are read.
+        while_blocked: Called every second while the stream takes nothing (a pager that is not read, Ctrl-S).
     """
 
-    def __init__(self, stream: TextIO, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, stream: TextIO, variables: Mapping[str, str], while_blocked: Callable[[], None] | None = None
+    ) -> None:
         self._stream = stream
+        self._while_blocked = while_blocked
         self._closed = False
         self._terminal = stream.isatty() and variables.get("TERM") != "dumb"
         self._coloured = self._terminal and not variables.get("NO_COLOR")
@@ -79,15 +88,33 @@ class StreamSink(Sink):
         if self._closed:
             return
         try:
-            try:
-                self._stream.write(text)
-            except UnicodeEncodeError:
-                encoding = self._stream.encoding or "ascii"
-                self._stream.write(text.encode(encoding, "replace").decode(encoding))
-            self._flush()
+            if self._while_blocked is None:
+                self._write(text)
+                return
+            for start in range(0, len(text), _PIECE_CHARACTERS):
+                self._await_room(self._while_blocked)
+                self._write(text[start : start + _PIECE_CHARACTERS])
         except (OSError, ValueError):  # the pipe's reader left, the terminal hung up, the stream was closed
             self._closed = True
             self._forget_unwritten()
+
+    def _await_room(self, while_blocked: Callable[[], None]) -> None:
+        try:
+            descriptor = self._stream.fileno()
+        except (OSError, ValueError):  # no file: it cannot block
+            return
+        room = select.poll()
+        room.register(descriptor, select.POLLOUT)
+        while not room.poll(_PAUSE_MILLISECONDS):
+            while_blocked()
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding or "ascii"
+            self._stream.write(text.encode(encoding, "replace").decode(encoding))
+        self._flush()
 
     def _flush(self) -> None:
         try:

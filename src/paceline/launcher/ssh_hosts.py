@@ -267,6 +267,11 @@ class SshHosts(Gathering):
     def tell(self, lines: Sequence[str]) -> None:
         """See `Gathering.tell`: the only user reads the head's own words."""
 
+    def show_life(self) -> None:
+        """See `Gathering.show_life`."""
+        for crew in self._crews.values():
+            crew.show_life()
+
     async def close(self, exit_code: int) -> None:
         """See `Gathering.close`."""
         for crew in self._crews.values():

@@ -71,11 +71,16 @@ class Preempted:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """The kernel holds the worker stopped for too long. Said by its agent in its place."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finishing:
     """The script came to its end; the worker waits for the others before it leaves."""
 
 
-Message = Joining | Joined | Failed | Progress | Resumed | Preempted | Finishing
+Message = Joining | Joined | Failed | Progress | Resumed | Preempted | Stopped | Finishing
 _TYPES = {
     "joining": Joining,
     "joined": Joined,
@@ -83,6 +88,7 @@ _TYPES = {
     "progress": Progress,
     "resumed": Resumed,
     "preempted": Preempted,
+    "stopped": Stopped,
     "finishing": Finishing,
 }
 _NAMES = {type_: name for name, type_ in _TYPES.items()}
