@@ -80,6 +80,21 @@ def test_a_scalar_belongs_to_every_rank() -> None:
         assert scalar == 0.5
 
 
+def test_what_is_not_batched_is_refused() -> None:
+    """Each rank would get all of it, and N workers would compute N times what one does."""
+    dataset = tf.data.Dataset.range(4).map(lambda x: (x, x))
+    with pytest.raises(ValueError, match=r"batch it first, `dataset\.batch"):
+        local_batches(dataset, 1, 2)
+    assert len(list(local_batches(dataset, 0, 1))) == 4
+
+
+def test_elements_without_axes_that_the_script_has_shared_out_stay() -> None:
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    dataset = tf.data.Dataset.range(4).with_options(options)
+    assert [int(element) for element in local_batches(dataset, 1, 2)] == [0, 1, 2, 3]
+
+
 def test_known_row_numbers_stay_known() -> None:
     dataset = tf.data.Dataset.range(10).batch(5, drop_remainder=True)
     assert [local_batches(dataset, rank, 2).element_spec.shape.as_list() for rank in range(2)] == [[3], [2]]

@@ -42,3 +42,13 @@ def test_a_generator_with_a_seed_is_numpys_own(tmp_path: Path) -> None:
     import numpy as np
 
     assert _drawn(7, tmp_path)["seeded"] == [np.random.default_rng(3).random()] * 2
+
+
+def test_a_module_that_draws_when_it_is_imported_changes_nothing(tmp_path: Path) -> None:
+    """``rich``, which Keras imports, draws a number: a standby that had imported it drew others than a usual worker."""
+    seed, draw = "from paceline.data.seeds import agree_seeds; agree_seeds(7)", "import random; print(random.random())"
+    imports = "import rich.style"
+    scripts = (f"{imports}; {seed}; {draw}", f"{seed}; {imports}; {draw}")
+    usual, standby = (run_python("-c", script, folder=tmp_path, limit_seconds=30) for script in scripts)
+    assert usual.code == 0, usual.output
+    assert usual.output == standby.output

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from files import of_callbacks, of_models, of_training_checkpoints  # noqa: F401  # they register their cases
+from files import of_callbacks, of_models, of_saved_models, of_training_checkpoints  # noqa: F401  # they register their cases
 from files.ingredients import CASES, RANK
 
 

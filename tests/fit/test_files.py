@@ -232,6 +232,22 @@ def test_a_sum_over_ranks_is_saved_by_all_together(job: Job) -> None:
     assert told["files"] == ["checkpoint", "ckpt-2.data-00000-of-00001", "ckpt-2.index"]
 
 
+def test_a_model_with_a_sum_over_ranks_is_exported_by_all_together(job: Job) -> None:
+    """It hung: the first rank held the file's lock while it read what all ranks had to read with it."""
+    told = job.same("a_model_with_a_sum_over_ranks_is_exported_by_all_together")
+    assert told["is_served"]
+    assert told["seen"] == [40.0, 40.0]
+    assert told["is_kept"]
+
+
+def test_a_saved_model_is_written_by_one_rank(job: Job) -> None:
+    case = "a_saved_model_is_written_by_one_rank"
+    told = job.same(case)
+    assert told == {"saved": [[1.0, number] for number in range(3)], "is_served": True, "own": True}
+    own = {*(f"own{rank}" for rank in range(job.size)), *(f"module{number}" for number in range(3))}
+    assert {path.name for path in (job.directory / case).iterdir()} == {"model", "chiefs", *own}
+
+
 def test_declaring_a_callback_chief_only_loads_nothing_heavy_and_refuses_what_is_none(tmp_path: Path) -> None:
     script = (
         "import sys, paceline\n"

@@ -1,11 +1,14 @@
 """Files and directories that change places whole."""
 
+import contextlib
+import dataclasses
 import errno
 import os
 import re
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paceline.fit import replacement
+from paceline.fit.owners import Owner, this_process
 from paceline.fit.replacement import replacing
 
 
@@ -140,14 +144,56 @@ def test_a_file_in_the_place_of_a_directory_is_refused(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "taken"]
 
 
+def _left_by(owner: Owner, beside: str) -> Path:
+    """What `owner` would have left beside the file that `beside` is written for."""
+    directory = Path(beside).parent
+    left = directory.with_name(directory.name.replace(str(this_process()), str(owner)))
+    left.mkdir()
+    (left / "model.keras").write_text("half")
+    return left
+
+
 def test_what_a_killed_writer_left_goes_with_the_next_save_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait(20)
     with replacing(str(tmp_path / "model.keras")) as living:
-        left = Path(living).parent.with_name(Path(living).parent.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
-        left.mkdir()
-        (left / "model.keras").write_text("half")
+        left = _left_by(dataclasses.replace(this_process(), pid=dead.pid), living)
         _put(tmp_path / "model.keras", "one")
         assert not left.exists()
         Path(living).write_text("two")
     assert _contents(tmp_path) == {"model.keras": "two"}
+
+
+def test_what_a_container_of_the_same_name_writes_stays_until_it_has_not_changed_for_a_day(tmp_path: Path) -> None:
+    """Its process has a number that here is nobody's: it was taken for dead when a mark was host name and number."""
+    dead = subprocess.Popen(["true"])
+    dead.wait(20)
+    here = this_process()
+    elsewhere = dataclasses.replace(here, namespace=here.namespace + 1, pid=dead.pid)
+    with replacing(str(tmp_path / "model.keras")) as own:
+        left = _left_by(elsewhere, own)
+        _put(tmp_path / "model.keras", "one")
+        assert left.exists()
+        for path in (left / "model.keras", left):
+            os.utime(path, (0, 0))
+        _put(tmp_path / "model.keras", "one")
+        assert not left.exists()
+        Path(own).write_text("two")
+    assert _contents(tmp_path) == {"model.keras": "two"}
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_whose_turn_it_is_puts_the_file(tmp_path: Path, is_ours: bool) -> None:
+    _put(tmp_path / "model.keras", "one")
+    seen = []
+
+    @contextlib.contextmanager
+    def turn() -> Iterator[bool]:
+        seen.append((tmp_path / "model.keras").read_text())
+        yield is_ours
+        seen.append((tmp_path / "model.keras").read_text())
+
+    with replacing(str(tmp_path / "model.keras"), turn=turn()) as unfinished:
+        Path(unfinished).write_text("two")
+    assert seen == ["one", "two" if is_ours else "one"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.keras"]

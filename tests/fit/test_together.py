@@ -63,6 +63,36 @@ def test_a_step_that_not_all_ranks_take_leaves_nothing_behind(results: Results, 
     assert _same_on_all(results, size, "the_last_ranks_data_ends_early")["iterations"] == 6
 
 
+def test_data_that_end_within_an_execution_end_it_on_all_ranks(results: Results) -> None:
+    one = results[1][0]["data_ends_within_an_execution"]
+    for size in WORLDS:
+        found = _same_on_all(results, size, "data_ends_within_an_execution")
+        for by in (2, 3):
+            assert found[f"alike by {by}"] == pytest.approx(one[f"alike by {by}"], rel=1e-9)
+            # Of the second epoch, too, 3 batches: whole executions have logs.
+            assert found[f"early by {by}"]["steps"] == 2 * (3 // by)
+            assert found[f"early by {by}"]["iterations"] == 2 * 3
+            assert found[f"early by {by}"]["evaluated"]
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_own_batches_that_cannot_be_empty_end_on_all_ranks_with_the_first(results: Results, size: int) -> None:
+    found = _same_on_all(results, size, "own_batches_without_an_axis_of_rows_end_within_an_execution")
+    assert np.isfinite(found["weights"]).all()
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_a_rank_without_images_of_unknown_size_takes_another_ranks_size(results: Results, size: int) -> None:
+    found = _same_on_all(results, size, "images_of_unknown_size_on_some_ranks_only")
+    assert found["steps"] == 2 * 3
+    assert np.isfinite(found["weights"]).all()
+
+
+@pytest.mark.parametrize("size", WORLDS)
+def test_data_distributed_by_the_script_are_known_as_such(results: Results, size: int) -> None:
+    assert _same_on_all(results, size, "data_distributed_by_the_script") == [True, 10, 10]
+
+
 @pytest.mark.parametrize("size", WORLDS)
 def test_a_nan_in_one_ranks_rows_terminates_all(results: Results, size: int) -> None:
     assert _same_on_all(results, size, "nan_in_the_last_ranks_rows_terminates_all") == 3

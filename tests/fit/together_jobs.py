@@ -111,9 +111,8 @@ def nan_in_the_last_ranks_rows_terminates_all() -> Any:
     return steps.count
 
 
-@case
-def the_last_ranks_data_ends_early() -> Any:
-    rows = 24 if RANK == LAST else 40
+def generated(rows: int) -> tf.data.Dataset:
+    """Batches that do not say how many they are."""
     x, y = table()
 
     def generate() -> Any:
@@ -121,7 +120,12 @@ def the_last_ranks_data_ends_early() -> Any:
             yield x[begin : begin + BATCH], y[begin : begin + BATCH]
 
     signature = (tf.TensorSpec((None, 6), tf.float64), tf.TensorSpec((None,), tf.int64))
-    data = tf.data.Dataset.from_generator(generate, output_signature=signature)
+    return tf.data.Dataset.from_generator(generate, output_signature=signature)
+
+
+@case
+def the_last_ranks_data_ends_early() -> Any:
+    data = generated(24 if RANK == LAST else 40)
     model = model_of(layers.BatchNormalization(), layers.Dropout(0.3), optimizer=keras.optimizers.Adam(0.01))
     found = fit(model, data, Steps())
     seeds = [int(number) for layer in model.layers[1:2] for number in layer.seed_generator.state.numpy()]
@@ -132,6 +136,60 @@ def the_last_ranks_data_ends_early() -> Any:
 def ranks_feed_different_numbers_of_batches() -> Any:
     own = mark_as_local(batches(16 + 8 * RANK))
     return fit(model_of(layers.BatchNormalization()), own, Steps())
+
+
+@case
+def data_ends_within_an_execution() -> Any:
+    """5 batches in executions of 2 and of 3; the last rank's, where there are several, end after 3 of them."""
+    found = {}
+    for steps_per_execution in (2, 3):
+        for name, rows in (("alike", 40), ("early", 24 if RANK == LAST else 40)):
+            model = model_of(steps_per_execution=steps_per_execution)
+            found[f"{name} by {steps_per_execution}"] = {
+                **fit(model, generated(rows), Steps()),
+                "iterations": int(model.optimizer.iterations.numpy()),
+                "evaluated": bool(np.isfinite(model.evaluate(generated(rows), verbose=0))),
+            }
+    return found
+
+
+@case
+def own_batches_without_an_axis_of_rows_end_within_an_execution() -> Any:
+    """A scalar beside the rows, so that no batch can be without rows: the ranks end with the first one."""
+    own = batches(40 + 16 * RANK).map(lambda x, y: ((x, tf.constant(0.5, tf.float64)), y))
+
+    class Scaled(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = layers.Dense(3)
+
+        def call(self, inputs: Any) -> Any:
+            rows, factor = inputs
+            return self.dense(rows) * factor
+
+    model = Scaled()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.05), loss, steps_per_execution=3)
+    return fit(model, mark_as_local(own), Steps())
+
+
+@case
+def images_of_unknown_size_on_some_ranks_only() -> Any:
+    """The last rank has no image at all: its empty batches must not be smaller than the model's window."""
+
+    def generate() -> Any:
+        for number in range(3):
+            yield np.full((4, 7 + number, 9, 2), 0.1 * number), np.arange(4) % 3
+
+    signature = (tf.TensorSpec((None, None, None, 2), tf.float64), tf.TensorSpec((None,), tf.int64))
+    count = 0 if RANK == LAST and SIZE > 1 else 3 - RANK
+    own = tf.data.Dataset.from_generator(generate, output_signature=signature).take(count)
+    own = own.apply(tf.data.experimental.assert_cardinality(count))
+    model = keras.Sequential(
+        [keras.Input((None, None, 2)), layers.Conv2D(3, 5), layers.GlobalAveragePooling2D(), layers.Dense(3)]
+    )
+    model.compile(keras.optimizers.SGD(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return fit(model, mark_as_local(own), Steps())
 
 
 class Statistics(keras.callbacks.Callback):
@@ -171,6 +229,18 @@ def all_reduces_of_accumulated_gradients() -> Any:
     finally:
         communicator.all_reduce = original
     return sum(counted)
+
+
+@case
+def data_distributed_by_the_script() -> Any:
+    """Given to `fit` as Keras takes it: known to be distributed, and compared over ranks all the same."""
+    strategy = model_of().distribute_strategy
+    distributed = strategy.experimental_distribute_dataset(batches())
+    return [
+        isinstance(distributed, tf.distribute.DistributedDataset) or SIZE == 1,
+        fit(model_of(), distributed, Steps())["steps"],
+        fit(model_of(), distributed, Steps(), class_weight={0: 1.0, 1: 2.0, 2: 3.0})["steps"],
+    ]
 
 
 @case

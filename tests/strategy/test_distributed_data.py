@@ -76,6 +76,17 @@ def test_every_way_to_write_a_loop(size: int) -> None:
             return total
 
         sums["optional"] = [int(until_the_end(iter(data)))]
+
+        @tf.function
+        def enumerated(data: Any) -> Any:
+            total = tf.constant(0, tf.int64)
+            for number, batch in enumerate(data):
+                if number == 2:
+                    break
+                total += _total(strategy, batch)
+            return total
+
+        sums["enumerated, with a break"] = [int(enumerated(data))]
         assert iter(data).element_spec == data.element_spec == tf.TensorSpec([None], tf.int64)
         return sums
 
@@ -87,7 +98,26 @@ def test_every_way_to_write_a_loop(size: int) -> None:
             "for in a function": [45, 45],
             "steps in a function": [28],
             "optional": [45],
+            "enumerated, with a break": [28],
         }
+
+
+def test_it_is_known_as_distributed_and_stays_a_dataset() -> None:
+    def job(strategy: SynchronousStrategy) -> Any:
+        for data in (
+            strategy.experimental_distribute_dataset(_dataset()),
+            strategy.distribute_datasets_from_function(lambda context: _dataset()),
+        ):
+            assert isinstance(data, tf.distribute.DistributedDataset)
+            assert isinstance(data, tf.data.Dataset)
+            assert isinstance(iter(data), tf.distribute.DistributedIterator)
+            assert isinstance(iter(data), tf.data.Iterator)
+            assert data.cardinality() == len(list(data.map(lambda rows: rows + 1))) == 3
+            assert strategy.experimental_distribute_dataset(data) is data
+        return True
+
+    for size in (1, 2):
+        assert on_each_rank(size, job) == [True] * size
 
 
 def test_a_function_with_the_datasets_signature() -> None:
@@ -204,6 +234,19 @@ def test_who_has_fewer_batches_goes_on_without_rows() -> None:
     assert on_each_rank(3, job) == [[3, 12, 6]] * 3
 
 
+def test_who_has_none_goes_on_with_images_of_another_ranks_size() -> None:
+    def job(strategy: SynchronousStrategy) -> Any:
+        def images(context: Any) -> Any:
+            count = 2 if context.input_pipeline_id == 1 else 0
+            one = tf.data.Dataset.range(count).map(lambda x: tf.zeros([tf.cast(x, tf.int32) + 5, 4]))
+            return one.batch(1)
+
+        data = strategy.distribute_datasets_from_function(images)
+        return [tuple(batch.shape) for batch in data]
+
+    assert on_each_rank(2, job) == [[(0, 5, 4), (0, 5, 4)], [(1, 5, 4), (1, 6, 4)]]
+
+
 def test_input_options() -> None:
     def job(strategy: SynchronousStrategy) -> Any:
         per_replica = tf.distribute.InputOptions(
@@ -213,6 +256,14 @@ def test_input_options() -> None:
         )
         with pytest.raises(NotImplementedError, match="PER_REPLICA"):
             strategy.experimental_distribute_dataset(_dataset(), per_replica)
+        for mode in (tf.distribute.InputReplicationMode.PER_WORKER, tf.distribute.InputReplicationMode.PER_REPLICA):
+            refused = tf.distribute.InputOptions(
+                experimental_replication_mode=mode,
+                experimental_place_dataset_on_device=True,
+                experimental_fetch_to_device=True,
+            )
+            with pytest.raises(ValueError, match="place_dataset_on_device"):
+                strategy.distribute_datasets_from_function(lambda context: _dataset(), refused)
         plain = tf.distribute.InputOptions(experimental_fetch_to_device=True, experimental_per_replica_buffer_size=2)
         return [
             len(list(strategy.experimental_distribute_dataset(_dataset(), plain))),

@@ -48,13 +48,17 @@ def local_batches(
     Returns:
         A `tf.data.Dataset` of the same structure. A dataset that already is one of local batches is returned as it
         is, so `fit` may be given what `experimental_distribute_dataset` returned.
+
+    Raises:
+        ValueError: elements without any axis: there are no rows to share out.
     """
     if is_local(dataset):
         return dataset
     if size > 1:
         if is_sharded_by_hand(dataset):
-            dataset = _with_all_rows(dataset, rank, size)
+            dataset = _with_all_rows(dataset, rank, size) if _has_axes(dataset.element_spec) else dataset
         else:
+            _check_batched(dataset, size)
             dataset = _with_local_rows(dataset, rank, size, log, steps_per_epoch)
     return mark_as_local(dataset.with_options(_options(dataset, size)))
 
@@ -99,6 +103,18 @@ def is_sharded_by_hand(dataset: Any) -> bool:
     """Whether the script has told TensorFlow that each rank reads rows of its own."""
     policy = dataset.options().experimental_distribute.auto_shard_policy
     return bool(policy == tf.data.experimental.AutoShardPolicy.OFF)
+
+
+def _has_axes(element_spec: Any) -> bool:
+    return any(getattr(getattr(leaf, "shape", None), "rank", None) != 0 for leaf in tf.nest.flatten(element_spec))
+
+
+def _check_batched(dataset: Any, size: int) -> None:
+    if not _has_axes(dataset.element_spec):
+        raise ValueError(
+            f"the dataset has elements without any axis ({dataset.element_spec}), so there are no rows to share out "
+            f"over {size} replicas: batch it first, `dataset.batch(global_batch_size)`"
+        )
 
 
 def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None) -> Any:

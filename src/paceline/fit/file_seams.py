@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit import checkpoints, chief_callbacks, compat, files, training_checkpoints
+from paceline.fit import checkpoints, chief_callbacks, compat, files, saved_models, training_checkpoints
 
 Replace = Callable[[Any, str, Callable[[Any], Any]], None]
 """``replace(owner, name, wrap)``: puts `wrap(original)` in the original's place."""
@@ -39,14 +39,20 @@ def install(keras: ModuleType, replace: Replace) -> None:
     for name in ("_configure_embeddings", "_log_embeddings", "_start_trace", "_stop_trace"):
         replace(callbacks.TensorBoard, name, chief_callbacks.on_chief)
 
+    # TensorFlow makes copies of `tf.saved_model`, some of them later (`import tensorflow.saved_model`, as Keras does).
+    original = tf.saved_model.save
+    replace(compat.saved_model_module, "save", saved_models.saved_once)
+    _spread(original, compat.saved_model_module.save, "tensorflow", ".saved_model")
     replace(tf.train.Checkpoint, "_write", training_checkpoints.written_once)
     for name in ("update_checkpoint_state_internal", "_delete_file_if_exists"):
         replace(compat.checkpoint_management, name, training_checkpoints.unless_keeping_books)
 
 
-def _spread(original: Any, replacement: Any) -> None:
-    """Under every public name that Keras gave the function when it was imported."""
-    for module in [module for name, module in sys.modules.items() if name.split(".")[0] == "keras"]:
+def _spread(original: Any, replacement: Any, package: str = "keras", ending: str = "") -> None:
+    """Under every name that modules of `package`, whose names end so, gave the function when they were imported."""
+    for module in [
+        module for name, module in sys.modules.items() if name.split(".")[0] == package and name.endswith(ending)
+    ]:
         for name, value in list(vars(module).items()):
             if value is original:
                 setattr(module, name, replacement)

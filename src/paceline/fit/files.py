@@ -1,5 +1,8 @@
 """Keras's own ways to write a model's files, from every rank with one path: one writer, and whole files only.
 
+A model with variables whose value is a sum over ranks is read by all ranks together, so no rank may wait for the writer
+meanwhile: each writes the same beside the file, and one of them puts it in its place.
+
 Two seams, each below all of Keras's public spellings (`model.save`, `keras.models.save_model`, `ModelCheckpoint`, …):
 
     saving_api.save_model, save_weights, Model.export      the first rank does all of it, questions and errors included
@@ -9,8 +12,8 @@ Two seams, each below all of Keras's public spellings (`model.save`, `keras.mode
 import os
 import threading
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,6 +25,7 @@ from paceline.fit import compat
 from paceline.fit.claims import Claims
 from paceline.fit.replacement import replacing
 from paceline.fit.strategies import paceline_strategy_of
+from paceline.strategy.variables import parts_read_together, values_of_all_ranks
 
 Function = Callable[..., Any]
 
@@ -33,6 +37,8 @@ class _Here(threading.local):
 
     is_writer = False
     """Whether it has claimed a whole callback's files, and what it saves is part of them."""
+    turn: AbstractContextManager[bool] | None = None
+    """Where all ranks write: what the next file waits for, when it is whole, to know whether it is put in its place."""
     names: tuple[str, str] | None = None
     """Where an export goes to, and the name that the user knows it by."""
 
@@ -56,16 +62,23 @@ def is_shared(model: Any) -> bool:
 
 def moment_of(model: Any) -> str:
     """One word for the state of `model`: the same on all ranks, and another one after a step."""
-    checksum = 1
-    for variable in model.trainable_variables:
-        checksum = zlib.adler32(np.ascontiguousarray(variable.numpy()).reshape(-1).view(np.uint8).data, checksum)
     iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
-    return f"{checksum:08x}.{0 if iterations is None else int(iterations)}"
+    return f"{checksum(model.trainable_variables)}.{0 if iterations is None else int(iterations)}"
+
+
+def checksum(variables: Iterable[Any]) -> str:
+    """One word for the values of `variables`."""
+    number = 1
+    for variable in variables:
+        number = zlib.adler32(np.ascontiguousarray(variable.numpy()).reshape(-1).view(np.uint8).data, number)
+    return f"{number:08x}"
 
 
 @contextmanager
 def written_once(model: Any, name: str) -> Iterator[bool]:
     """Whether this rank is to write what `name` stands for; what it saves inside is part of that.
+
+    Collective, and true on every rank, for a model with `parts_read_together`.
 
     Args:
         model: What is saved.
@@ -74,12 +87,32 @@ def written_once(model: Any, name: str) -> Iterator[bool]:
     if _here.is_writer or not is_shared(model):
         yield True
         return
-    with shared_claims().claimed(name, moment_of(model)) as is_ours:
-        _here.is_writer = True
-        try:
-            yield is_ours
-        finally:
-            _here.is_writer = False
+    claim = shared_claims().claimed(name, moment_of(model))
+    if parts_read_together(model):
+        with _writing(turn=claim):
+            yield True
+        return
+    with claim as is_ours, _writing():
+        yield is_ours
+
+
+@contextmanager
+def _writing(turn: AbstractContextManager[bool] | None = None) -> Iterator[None]:
+    _here.is_writer, _here.turn = True, turn
+    try:
+        yield
+    finally:
+        _here.is_writer, _here.turn = False, None
+
+
+def is_writing() -> bool:
+    """Whether this thread is in the middle of writing a model's files."""
+    return _here.is_writer
+
+
+def _replacing(path: Any, *, makes_parents: bool = False) -> AbstractContextManager[str]:
+    turn, _here.turn = _here.turn, None
+    return replacing(os.fspath(path), makes_parents=makes_parents, turn=turn)
 
 
 def full_path(path: str | os.PathLike[str]) -> str:
@@ -114,7 +147,7 @@ def model_replaced(keras_save: Function) -> Function:
     def save_model(model: Any, filepath: Any, weights_format: str = "h5", zipped: bool = True) -> Any:
         if not _is_replaced(model, filepath) or zipped != str(filepath).endswith(".keras"):
             return keras_save(model, filepath, weights_format, zipped)
-        with replacing(os.fspath(filepath), makes_parents=not zipped) as unfinished:
+        with _replacing(filepath, makes_parents=not zipped) as unfinished:
             return keras_save(model, unfinished, weights_format, zipped)
 
     return save_model
@@ -126,7 +159,7 @@ def weights_replaced(keras_save: Function) -> Function:
     def save_weights_only(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         if not _is_replaced(model, filepath):
             return keras_save(model, filepath, *args, **kwargs)
-        with replacing(os.fspath(filepath)) as unfinished:
+        with _replacing(filepath) as unfinished:
             return keras_save(model, unfinished, *args, **kwargs)
 
     return save_weights_only
@@ -138,7 +171,7 @@ def hdf5_replaced(keras_save: Function) -> Function:
     def save_model_to_hdf5(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         if not _is_replaced(model, filepath):
             return keras_save(model, filepath, *args, **kwargs)
-        with replacing(os.fspath(filepath), makes_parents=True) as unfinished:
+        with _replacing(filepath, makes_parents=True) as unfinished:
             return keras_save(model, unfinished, *args, **kwargs)
 
     return save_model_to_hdf5
@@ -150,10 +183,12 @@ def export_replaced(keras_export: Function) -> Function:
     def export(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         if not _is_replaced(self, filepath):
             return keras_export(self, filepath, *args, **kwargs)
-        with replacing(os.fspath(filepath), makes_parents=True) as unfinished:
+        with _replacing(filepath, makes_parents=True) as unfinished:
             _here.names = (unfinished, os.fspath(filepath))
             try:
-                return keras_export(self, unfinished, *args, **kwargs)
+                # Keras's exports hold the variables that serving reads, not what is distributed about them.
+                with values_of_all_ranks(parts_read_together(self) if is_shared(self) else ()):
+                    return keras_export(self, unfinished, *args, **kwargs)
             finally:
                 _here.names = None
 
@@ -173,7 +208,7 @@ def file_replaced(keras_open: Function) -> Function:
 
 @contextmanager
 def _whole_file(path: str) -> Iterator[TextIO]:
-    with replacing(path) as unfinished, Path(unfinished).open("w") as file:
+    with _replacing(path) as unfinished, Path(unfinished).open("w") as file:
         yield file
 
 

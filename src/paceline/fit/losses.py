@@ -12,6 +12,7 @@ Losses with reduction "sum" need nothing: sums add up.
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from paceline.fit.compat import loss_module
@@ -71,6 +72,7 @@ def reduced(keras_reduce: Function) -> Function:
 
 def masked(keras_apply_mask: Function) -> Function:
     """Keras's `apply_mask` with the mask's share of valid entries taken over all ranks."""
+    adds_epsilon = "epsilon" in keras_apply_mask.__code__.co_names  # to the valid entries, as Keras 3.10 does
 
     def apply_mask(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
         replica = current_replica()
@@ -79,7 +81,9 @@ def masked(keras_apply_mask: Function) -> Function:
         valid = tf.cast(mask, dtype)
         counts = tf.stack([tf.cast(tf.size(valid), dtype), tf.reduce_sum(valid)])
         total, total_valid = tf.unstack(_sum_over_ranks(replica, counts))
-        weight = tf.where(tf.cast(mask, tf.bool), tf.math.divide_no_nan(total, total_valid), tf.zeros([], valid.dtype))
+        epsilon = keras.config.epsilon() if adds_epsilon else 0.0
+        share = tf.math.divide_no_nan(total, total_valid + epsilon)
+        weight = tf.where(tf.cast(mask, tf.bool), share, tf.zeros([], valid.dtype))
         if sample_weight is None:
             return weight
         sample_weight = tf.cast(sample_weight, dtype)

@@ -1,9 +1,11 @@
 """Writing a file or directory so that readers see the old one or the new one, complete: beside it first, then renamed.
 
-    /models/digits.keras                                            what readers open
-    /models/.digits.keras.host-4711-1.unfinished/digits.keras       what is being written, then renamed onto it
+    /models/digits.keras                                      what readers open
+    /models/.digits.keras.OWNER-1.unfinished/digits.keras     what is being written, then renamed onto it
 
-What a process that was killed has left is removed by the next one that writes the same file on that host.
+What a process that was killed has left is removed by the next one that writes the same file: at once where it can be
+told that the owner (`owners.py`) is no more, else (another container, another host, a machine started again) when
+nothing in it has changed for a day.
 """
 
 import contextlib
@@ -13,13 +15,15 @@ import itertools
 import os
 import re
 import shutil
-import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+from paceline.fit.owners import PATTERN, has_ended, parse_owner, started_at, this_process
+
 _MAX_NAME = 100
+_ABANDONED_SECONDS = 24 * 3600.0
 _numbers = itertools.count(1)
 
 _AT_FDCWD = -100
@@ -27,7 +31,9 @@ _RENAME_EXCHANGE = 2
 
 
 @contextmanager
-def replacing(path: str, *, makes_parents: bool = False) -> Iterator[str]:
+def replacing(
+    path: str, *, makes_parents: bool = False, turn: AbstractContextManager[bool] | None = None
+) -> Iterator[str]:
     """Yields a path to write to, of the same name; what is there at the end takes the place of `path`.
 
     Several files may be written beside each other; a JSON file, which lists the others, is renamed last. In a directory
@@ -38,6 +44,8 @@ def replacing(path: str, *, makes_parents: bool = False) -> Iterator[str]:
     Args:
         path: A file or directory, or neither yet.
         makes_parents: Whether the writer would make the directories above `path`.
+        turn: Entered when all is written; says whether it takes the place of `path`, or is thrown away because another
+            process has put the same there. None: it does.
 
     Raises:
         OSError: a directory is in the place of a file, or the other way round.
@@ -46,13 +54,17 @@ def replacing(path: str, *, makes_parents: bool = False) -> Iterator[str]:
     if makes_parents:
         target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = _made_beside(target) if _can_be_replaced(target) else None
+    turn = turn or nullcontext(True)
     if unfinished is None:
         yield path
-        return
+        with turn:
+            return
     try:
         yield str(unfinished / target.name)
-        for entry in sorted(unfinished.iterdir(), key=lambda entry: (entry.suffix == ".json", entry.name)):
-            _put(entry, target.parent / entry.name)
+        with turn as is_ours:
+            entries = sorted(unfinished.iterdir(), key=lambda entry: (entry.suffix == ".json", entry.name))
+            for entry in entries if is_ours else ():
+                _put(entry, target.parent / entry.name)
     except OSError as fault:
         if str(fault.filename or "").startswith(str(unfinished)):
             fault.filename = path
@@ -71,33 +83,33 @@ def _can_be_replaced(target: Path) -> bool:
 
 
 def _made_beside(target: Path) -> Path | None:
-    begin = f".{target.name[:_MAX_NAME]}.{socket.gethostname()}"
-    _remove_left_over(target.parent, begin)
-    directory = target.parent / f"{begin}-{os.getpid()}-{next(_numbers)}.unfinished"
+    begin = f".{target.name[:_MAX_NAME]}."
+    directory = target.parent / f"{begin}{this_process()}-{next(_numbers)}.unfinished"
     try:
         directory.mkdir()
     except OSError:
         return None
+    _remove_left_over(begin, directory)
     return directory
 
 
-def _remove_left_over(folder: Path, begin: str) -> None:
-    name = re.compile(rf"{re.escape(begin)}-(\d+)-\d+\.unfinished")
+def _remove_left_over(begin: str, own: Path) -> None:
+    name = re.compile(rf"{re.escape(begin)}({PATTERN})-\d+\.unfinished")
+    here = this_process()
     with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
+        # The file system's own clock: that of this host may be another one.
+        abandoned = own.stat().st_mtime - _ABANDONED_SECONDS
+        for entry in own.parent.iterdir():
             match = name.fullmatch(entry.name)
-            if match and not _lives(int(match[1])):
-                shutil.rmtree(entry.path, ignore_errors=True)
+            if match is None:
+                continue
+            ended = has_ended(parse_owner(match[1]), here, started_at)
+            if ended or (ended is None and _last_change(entry) < abandoned):
+                shutil.rmtree(entry, ignore_errors=True)
 
 
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+def _last_change(directory: Path) -> float:
+    return max(entry.lstat().st_mtime for entry in (directory, *directory.rglob("*")))
 
 
 def _put(new: Path, target: Path) -> None:

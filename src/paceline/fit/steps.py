@@ -5,6 +5,9 @@
 
 Counting comes first, before anything is changed: a rank that has run out of data answers this message in place of a
 step (`no_more_rows`), so all ranks take the same number of steps.
+
+An execution of several steps (`steps_per_execution`) that takes fewer, because the data has ended, answers it, too: if
+that meets others in their next step, this execution ends the epoch on all ranks, without logs.
 """
 
 import functools
@@ -18,6 +21,7 @@ from paceline.fit.metrics import is_of_all_ranks
 from paceline.fit.replica import current_replica, taking_place
 from paceline.fit.shares import is_share
 from paceline.fit.strategies import paceline_strategy_of
+from paceline.strategy import compat
 from paceline.strategy.replica_context import OutOfData, PacelineReplicaContext, no_more_rows
 
 Function = Callable[..., Any]
@@ -28,6 +32,7 @@ def taken_together(keras_make_function: Function) -> Function:
 
     def _make_function(self: Any, step_function: Function) -> Any:
         counts_rows = False
+        num_taken = _counter() if self.steps_per_execution > 1 else None
 
         @functools.wraps(step_function)
         def step(data: Any) -> Any:
@@ -39,7 +44,11 @@ def taken_together(keras_make_function: Function) -> Function:
             if not replica.rows.known:
                 return _numbers_of_all_ranks(step_function(data), replica)
             counts_rows = True
-            return _numbers_of_all_ranks(step_function(_after(replica.rows.count(), data)), replica)
+            count = replica.rows.count()
+            if num_taken is not None:
+                with tf.control_dependencies([count]):
+                    num_taken.assign_add(1, read_value=False)
+            return _numbers_of_all_ranks(step_function(_after(count, data)), replica)
 
         keras_function = keras_make_function(self, step)
         strategy = paceline_strategy_of(self)
@@ -48,16 +57,27 @@ def taken_together(keras_make_function: Function) -> Function:
         world = strategy.world
 
         def function(iterator: Any) -> Any:
+            before = 0 if num_taken is None else int(num_taken)
             try:
-                return keras_function(iterator)
+                outputs = keras_function(iterator)
             except (StopIteration, tf.errors.OutOfRangeError) as end:
                 if counts_rows and not _was_told_by_others(end):
-                    no_more_rows(world.communicator)
+                    no_more_rows(world)
                 raise
+            is_cut_short = num_taken is not None and 0 < int(num_taken) - before < self.steps_per_execution
+            if is_cut_short and not no_more_rows(world):
+                raise OutOfData("the data of this rank has come to its end in the middle of an execution")
+            return outputs
 
         return function
 
     return _make_function
+
+
+def _counter() -> Any:
+    """A variable of this rank, which no model tracks."""
+    with tf.init_scope(), tf.device("/device:CPU:0"):
+        return compat.ResourceVariable(0, trainable=False, dtype=tf.int64, name="paceline_steps_taken")
 
 
 def _after(count: Any, data: Any) -> Any:

@@ -8,7 +8,8 @@ import copy
 import inspect
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ import tensorflow as tf
 from paceline.comm.world import current_world
 from paceline.fit.files import full_path, shared_claims
 from paceline.fit.replacement import replacing
+from paceline.strategy.variables import parts_read_together
 
 Function = Callable[..., Any]
 
@@ -39,7 +41,7 @@ def written_once(tensorflow_write: Function) -> Function:
         if current_world().size == 1 or not tf.executing_eagerly():
             return tensorflow_write(self, file_prefix, options)
         prefix = os.fspath(file_prefix)
-        if any(map(_is_read_together, tf.train.TrackableView(self).descendants())):
+        if parts_read_together(self):
             return _written_together(self, tensorflow_write, prefix, options)
         with shared_claims().claimed(_name_of(prefix), _NO_MOMENT) as is_ours:
             if is_ours:
@@ -49,22 +51,23 @@ def written_once(tensorflow_write: Function) -> Function:
     return _write
 
 
-def _is_read_together(part: Any) -> bool:
-    is_distributed = isinstance(part, tf.distribute.DistributedValues)
-    return is_distributed and getattr(part, "synchronization", None) == tf.VariableSynchronization.ON_READ
-
-
 def _written_together(checkpoint: Any, tensorflow_write: Function, prefix: str, options: Any) -> Any:
     """With variables whose value is a sum over ranks, which only all ranks together can read. Collective.
 
-    Each rank writes the same bytes, one after the other or not: files are renamed into place.
+    Each rank writes the same; the first one to have done so puts it in its place.
     """
     plain = copy.copy(options) or tf.train.CheckpointOptions()
     plain.experimental_write_callbacks = None
-    with replacing(prefix, makes_parents=True) as unfinished:
+
+    @contextmanager
+    def turn() -> Iterator[bool]:
+        with shared_claims().claimed(_name_of(prefix), _NO_MOMENT) as is_ours:
+            yield is_ours
+            _noted(prefix, options, keeps_books_only=not is_ours)
+
+    with replacing(prefix, makes_parents=True, turn=turn()) as unfinished:
         tensorflow_write(checkpoint, unfinished, plain)
-    with shared_claims().claimed(_name_of(prefix), _NO_MOMENT) as is_ours:
-        return _noted(prefix, options, keeps_books_only=not is_ours)
+    return prefix
 
 
 def _name_of(prefix: str) -> str:

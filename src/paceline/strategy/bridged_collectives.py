@@ -12,6 +12,18 @@ from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.python_calls import PythonCall
 
 
+def total_rows(world: World, rows: int) -> int:
+    """The sum of the ranks' rows; the ranks' wishes go with it, and each rank's `World.wishes` hears them. Collective.
+
+    Args:
+        world: Who talks.
+        rows: This rank's; a large negative number says that its data has come to its end.
+    """
+    [total] = world.communicator.all_reduce([np.array([rows, world.wishes.own], np.int64)])
+    world.wishes.hear(int(total[1]))
+    return int(total[0])
+
+
 class BridgedCollectives(GraphCollectives):
     """`GraphCollectives` over a communicator that takes NumPy arrays (MPI). TensorFlow hands both sides' memory over.
 
@@ -25,8 +37,12 @@ class BridgedCollectives(GraphCollectives):
             reduction: self._guarded(lambda *arrays, by=reduction: world.communicator.all_reduce(arrays, by))
             for reduction in Reduction
         }
+        self._counting = self._guarded(lambda rows: [np.array(total_rows(world, int(rows)), np.int64)])
         self._gathering = self._guarded(lambda array: [np.concatenate(world.communicator.all_gather(array))])
         self._broadcasting = self._guarded(lambda *arrays: world.communicator.broadcast(arrays))
+
+    def _count_rows(self, rows: Any) -> Any:
+        return self._counting([rows])[0]
 
     def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
         return self._reductions[reduction](tensors)

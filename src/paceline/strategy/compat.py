@@ -11,11 +11,13 @@ newer one, this is the only file to mend.
 | `distribute_utils.create_mirrored_variable` | makes a variable with `aggregation` as `tf.distribute` does |
 | `values.MirroredVariable`, `.SyncOnReadVariable` | its variables: combined when assigned, when read |
 | `distribute_lib.InputContext`, `ValueContext` | public as types, made by strategies only |
+| `dataset_ops.UnaryUnchangedStructureDataset`, `iterator_ops.OwnedIterator` | what a dataset, an iterator derive from |
 | `resource_variable_ops.ResourceVariable` | a variable made past all creator scopes (the token of the collectives) |
 | `context.global_seed` | whether and how the script has seeded TensorFlow; asking the public way draws a number |
 | `context.context` | to give the runtime a cluster for TensorFlow's own collectives without TensorFlow's own strategy |
 | `script_ops.EagerFunc`, `._py_funcs` | what `tf.numpy_function` calls through; itself it is 4 to 12 times as slow |
 | `tf.__internal__.autograph.tf_convert` | `strategy.run(tf.function)`: its Python, traced within the step |
+| `stateful_random_ops` | whether TensorFlow's global generator has been made; asking the public way makes it |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
 """
 
@@ -24,12 +26,15 @@ from typing import Any
 import tensorflow as tf
 
 try:
+    from tensorflow.python.data.ops.dataset_ops import UnaryUnchangedStructureDataset
+    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
     from tensorflow.python.distribute.distribute_lib import ReplicaContext, UpdateContext, get_update_replica_id
     from tensorflow.python.distribute.distribute_utils import create_mirrored_variable
     from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
     from tensorflow.python.distribute.values import MirroredVariable, SyncOnReadVariable
     from tensorflow.python.eager.context import context, global_seed
     from tensorflow.python.framework.ops import get_default_graph
+    from tensorflow.python.ops import stateful_random_ops
     from tensorflow.python.ops.resource_variable_ops import ResourceVariable
     from tensorflow.python.ops.script_ops import EagerFunc
     from tensorflow.python.ops.script_ops import _py_funcs as python_functions
@@ -50,9 +55,11 @@ __all__ = [
     "EagerFunc",
     "MirroredVariable",
     "OneDeviceExtended",
+    "OwnedIterator",
     "ReplicaContext",
     "ResourceVariable",
     "SyncOnReadVariable",
+    "UnaryUnchangedStructureDataset",
     "UpdateContext",
     "context",
     "create_mirrored_variable",
@@ -61,4 +68,5 @@ __all__ = [
     "get_update_replica_id",
     "global_seed",
     "python_functions",
+    "stateful_random_ops",
 ]

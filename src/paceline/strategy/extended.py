@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from paceline.comm.world import World
 from paceline.data.local_batches import every_nth_batch, local_batches, mark_as_local
-from paceline.data.uneven import followed_by_empty_batches
+from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.strategy import compat
+from paceline.strategy.distributed_data import as_distributed
 from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 from paceline.strategy.variables import distributed_variable, is_made_by_keras, local_part
@@ -156,21 +157,22 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
     # Data.
 
     def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        _check_options(options)
         if options is not None and options.experimental_replication_mode == _PER_REPLICA:
             raise NotImplementedError(
                 "InputReplicationMode.PER_REPLICA is for distribute_datasets_from_function, which calls its function "
                 "once per replica anyway; experimental_distribute_dataset takes one dataset of global batches."
             )
-        return local_batches(dataset, self.world.rank, self.world.size)
+        return as_distributed(local_batches(dataset, self.world.rank, self.world.size))
 
     def _distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any) -> Any:
-        del options
+        _check_options(options)
         rank, size = self.world.rank, self.world.size
         if self._container_strategy().one_input_pipeline:
             dataset = every_nth_batch(dataset_fn(tf.distribute.InputContext(1, 0, size)), rank, size)
         else:
             dataset = self._as_long_as_the_longest(dataset_fn(tf.distribute.InputContext(size, rank, size)))
-        return mark_as_local(dataset)
+        return as_distributed(mark_as_local(dataset))
 
     def _as_long_as_the_longest(self, dataset: Any) -> Any:
         """`dataset`, then batches without rows as long as another rank has batches. Collective.
@@ -183,7 +185,10 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         counts = self.collectives.all_gather(tf.reshape(dataset.cardinality(), [1])).numpy()
         if counts.min() < 0 or counts.min() == counts.max():
             return dataset
-        return followed_by_empty_batches(dataset).take(counts.max())
+        shapes = shapes_of_another(
+            dataset, counts, self.world.rank, lambda own: self.collectives.all_gather(own).numpy()
+        )
+        return followed_by_empty_batches(dataset, shapes).take(counts.max())
 
     def _experimental_distribute_values_from_function(self, value_fn: Callable[[Any], Any]) -> Any:
         return value_fn(
@@ -203,6 +208,17 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
     def should_save_summary(self) -> bool:
         """The chief writes summaries."""
         return self.world.rank == 0
+
+
+def _check_options(options: Any) -> None:
+    """Refuses what TensorFlow refuses; here a dataset is on the CPU and its batches on the device anyway."""
+    if options is None or not options.experimental_place_dataset_on_device:
+        return
+    if options.experimental_replication_mode != _PER_REPLICA or options.experimental_fetch_to_device:
+        raise ValueError(
+            "InputOptions(experimental_place_dataset_on_device=True) needs InputReplicationMode.PER_REPLICA and "
+            f"experimental_fetch_to_device=False, as in TensorFlow; received {options}"
+        )
 
 
 def _rows_of(arguments: Any) -> Any:

@@ -39,6 +39,14 @@ class GraphCollectives(ABC):
         return _with_shapes(results, [tensor.shape for tensor in tensors])
 
     @as_written
+    def count_rows(self, rows: Any) -> Any:
+        """The sum of the ranks' rows, int64 scalars; the ranks' wishes (`comm/wishes.py`) go with it where they can."""
+        if self._world.size == 1:
+            return tf.identity(rows)
+        [total] = _with_shapes(self._turns.in_turn(lambda: [self._count_rows(rows)]), [rows.shape])
+        return total
+
+    @as_written
     def all_gather(self, tensor: Any) -> Any:
         """Concatenates the ranks' tensors along the first axis, in rank order; rows per rank may differ."""
         tensor = tf.convert_to_tensor(tensor)
@@ -56,6 +64,10 @@ class GraphCollectives(ABC):
             return [tf.identity(tensor) for tensor in tensors]
         results = self._turns.in_turn(lambda: self._broadcast(tensors))
         return _with_shapes(results, [tensor.shape for tensor in tensors])
+
+    @abstractmethod
+    def _count_rows(self, rows: Any) -> Any:
+        """As `count_rows`, in a world of several; in this process's turn."""
 
     @abstractmethod
     def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:

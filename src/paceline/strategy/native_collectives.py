@@ -17,6 +17,9 @@ class NativeCollectives(GraphCollectives):
         world: One that `collective_runtime.py` has connected. The group is formed when the first collective is built.
     """
 
+    def _count_rows(self, rows: Any) -> Any:
+        return self._group.all_reduce([rows], Reduction.SUM)[0]
+
     def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
         return self._group.all_reduce(tensors, reduction)
 

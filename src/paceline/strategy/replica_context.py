@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from paceline.comm.communicator import Communicator
+from paceline.comm.world import World
 from paceline.data.slicing import local_slice
 from paceline.strategy import compat
 from paceline.strategy.as_written import as_written
+from paceline.strategy.bridged_collectives import total_rows
 from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.moving_statistics import MovingStatistics
 from paceline.strategy.python_calls import PythonCall
@@ -87,7 +87,7 @@ def rows_of_all(local: Any, collectives: GraphCollectives) -> Any:
     Raises:
         tf.errors.OutOfRangeError: some rank has no more data, or none has rows: on all ranks, in the same step.
     """
-    [total] = collectives.all_reduce([tf.cast(local, tf.int64)])
+    total = collectives.count_rows(tf.cast(local, tf.int64))
     if tf.executing_eagerly():
         _end_without_rows(total.numpy())
         return total
@@ -99,9 +99,13 @@ NO_MORE = -(2**40)
 """Added to the ranks' rows, it makes the sum negative."""
 
 
-def no_more_rows(communicator: Communicator) -> None:
-    """This rank's data has come to its end: the others, at or before their next step, end with it. Collective."""
-    communicator.all_reduce([np.array(NO_MORE, np.int64)])
+def no_more_rows(world: World) -> bool:
+    """This rank's data has come to its end: the others, at or before their next step, end with it. Collective.
+
+    Returns:
+        Whether all ranks have said so: none has begun another step.
+    """
+    return total_rows(world, NO_MORE) == NO_MORE * world.size
 
 
 class OutOfData(StopIteration):

@@ -11,7 +11,8 @@ optimizers assign the same update on all ranks, its metrics are local sums.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,29 @@ def distributed_variable(strategy: Any, create: Callable[..., Any], **arguments:
 def local_part(value: Any) -> Any:
     """This rank's component of a value of `tf.distribute`; a plain value is its own."""
     return value.values[0] if isinstance(value, tf.distribute.DistributedValues) else value
+
+
+def parts_read_together(root: Any) -> list[Any]:
+    """The variables below `root`, something that TensorFlow can save, whose values only all ranks can read."""
+    return [
+        part
+        for part in tf.train.TrackableView(root).descendants()
+        if isinstance(part, tf.distribute.DistributedValues)
+        and getattr(part, "synchronization", None) == tf.VariableSynchronization.ON_READ
+    ]
+
+
+@contextmanager
+def values_of_all_ranks(variables: Sequence[Any]) -> Iterator[None]:
+    """While this lasts, each rank's components of ON_READ `variables` hold what they are together. Collective."""
+    own = [local_part(variable).read_value() for variable in variables]
+    for variable, total in zip(variables, [variable.read_value() for variable in variables], strict=True):
+        local_part(variable).assign(total)
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, own, strict=True):
+            local_part(variable).assign(value)
 
 
 def is_made_by_keras() -> bool:

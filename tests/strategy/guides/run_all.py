@@ -5,6 +5,7 @@ paceline run --workers 2 run_all.py FOLDER MultiWorkerMirroredStrategy      the 
 """
 
 import custom_training  # noqa: F401  # a script
+import input_and_saving  # noqa: F401  # a script
 import multi_worker_loop  # noqa: F401  # a script
 import numpy as np
 from ground import folder, rank, results

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from paceline.data.buffers import estimated_state_bytes
+from paceline.data.iterator_state import NoIteratorStateError, iterator_state, num_shuffles, restore_iterator
+
+
+def pipeline() -> tf.data.Dataset:
+    data = tf.data.Dataset.range(60).shuffle(20, seed=4)
+    return data.map(lambda number: number * 2, num_parallel_calls=2).batch(4).prefetch(2)
+
+
+def rest(iterator: object) -> list[list[int]]:
+    return [batch.numpy().tolist() for batch in iterator]  # type: ignore[attr-defined]
+
+
+def test_goes_on_where_it_was_and_in_the_epochs_after() -> None:
+    data = pipeline()
+    first = iter(data)
+    for _ in range(4):
+        next(first)
+    state = iterator_state(first)
+    expected = [rest(first), rest(iter(data)), rest(iter(data))]
+    again = pipeline()
+    second = iter(again)
+    restore_iterator(second, state)
+    assert [rest(second), rest(iter(again)), rest(iter(again))] == expected
+
+
+def test_a_shuffle_that_has_given_its_rows_writes_no_seed() -> None:
+    iterator = iter(tf.data.Dataset.range(60).shuffle(20).batch(8))
+    assert num_shuffles(iterator_state(iterator)) == 1
+    for _ in range(8):
+        next(iterator)
+    assert num_shuffles(iterator_state(iterator)) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "operation"),
+    [
+        (tf.data.Dataset.range(9).map(lambda n: tf.random.uniform([], seed=1)), "RandomUniform"),
+        (
+            tf.data.Dataset.from_generator(lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int64)),
+            "PyFunc",
+        ),
+    ],
+    ids=["random", "python"],
+)
+def test_says_which_operation_keeps_state_of_its_own(data: tf.data.Dataset, operation: str) -> None:
+    iterator = iter(data)
+    next(iterator)
+    with pytest.raises(NoIteratorStateError, match=f"^{operation}$"):
+        iterator_state(iterator)
+
+
+def test_estimates_what_shuffles_and_caches_hold() -> None:
+    rows = tf.data.Dataset.from_tensor_slices(np.zeros([1000, 25], np.float32))  # 100 bytes each
+    assert estimated_state_bytes(rows.batch(10).prefetch(2)) == 0
+    assert estimated_state_bytes(rows.shuffle(10).batch(10)) == 1000
+    assert estimated_state_bytes(rows.shuffle(10**9).batch(10)) == 100_000
+    assert estimated_state_bytes(rows.cache().shuffle(100).map(lambda row: row)) == 110_000
+    assert estimated_state_bytes(rows.batch(10).zip(rows.shuffle(10))) == 1000  # type: ignore[attr-defined]
