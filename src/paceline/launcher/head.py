@@ -9,7 +9,6 @@ The steps live in files of their own; this one only puts them in order.
 
 import asyncio
 import os
-import shlex
 import signal
 import sys
 import time
@@ -20,21 +19,19 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from paceline.cluster import environment
 from paceline.cluster.tf_config import read_tf_config
 from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
 from paceline.launcher import report
-from paceline.launcher.core_sharing import share_cores
 from paceline.launcher.gathering import Gathering, Member, NotGatheredError
 from paceline.launcher.generation import Generation
 from paceline.launcher.guard_line import GuardLine, guarded
 from paceline.launcher.host_facts import facts_of_this_host
-from paceline.launcher.host_resources import core_quota, usable_cores, visible_gpus
 from paceline.launcher.interrupts import interrupts
 from paceline.launcher.job import MAX_SEED, JobDescription
 from paceline.launcher.job_processes import JobProcesses
 from paceline.launcher.kept_seed import kept_seed
 from paceline.launcher.ledger import Ledger, death_text
+from paceline.launcher.lineup import Lineup
 from paceline.launcher.local_crew import LocalCrew
 from paceline.launcher.outcome import EXIT_SIGNALLED, Outcome
 from paceline.launcher.placement import Station, generation_orders
@@ -176,13 +173,12 @@ class Head:
         number = _FIRST_GENERATION
         while True:
             members = await self._gathered(gathering, number)
-            orders = self._orders(members, number)
+            lineup = Lineup(members, self._orders(members, number))
             if number == _FIRST_GENERATION:
-                screen.say([f"paceline: {line}" for line in self._opening_lines(members, orders)])
-                log_files = [
-                    lifetimes.enter_context(file) if file else None for file in self._log_files(members, orders)
-                ]
-            outcome, step, lines = await self._generation(loop, members, orders, screen, log_files)
+                lines = lineup.opening_lines(self._job, self._job_id, self._seed)
+                screen.say([f"paceline: {line}" for line in lines])
+                log_files = [lifetimes.enter_context(file) if file else None for file in self._log_files(lineup)]
+            outcome, step, lines = await self._generation(loop, lineup, screen, log_files)
             verdict = policy.after(outcome, step, time.monotonic())
             if self._signal is not None:  # perhaps in the last moments of a generation that died
                 verdict = Finish("")
@@ -195,12 +191,7 @@ class Head:
                 return outcome.exit_code
             screen.say(lines)
             gathering.tell(lines)
-            hosts = [
-                member.crew.facts.hostname
-                for member, order in zip(members, orders, strict=True)
-                for _ in order.identities
-            ]
-            self._ledger.died(death_text(outcome, hosts, step), time.monotonic())
+            self._ledger.died(death_text(outcome, lineup.hosts, step), time.monotonic())
             number += 1
             await self._pause(verdict, number, screen, gathering)
 
@@ -217,12 +208,11 @@ class Head:
     async def _generation(
         self,
         loop: asyncio.AbstractEventLoop,
-        members: Sequence[Member],
-        orders: Sequence[Begin],
+        lineup: Lineup,
         screen: Screen,
         log_files: Sequence[LogFile | None],
     ) -> tuple[Outcome, int | None, list[str]]:
-        screen.name_ranks(_prefixes(members, orders))
+        screen.name_ranks(lineup.prefixes)
         outputs = [WorkerOutput(rank, screen, log_file) for rank, log_file in enumerate(log_files)]
         generation = Generation(
             num_workers=len(outputs),
@@ -234,7 +224,7 @@ class Head:
         supervision = Supervision(
             loop,
             generation,
-            [(member.crew, order) for member, order in zip(members, orders, strict=True)],
+            lineup.crews,
             outputs,
             screen=screen,
             ledger=self._ledger,
@@ -272,38 +262,12 @@ class Head:
             environment=self._job.snapshots.to_environment() if self._job.snapshots is not None else {},
         )
 
-    def _log_files(self, members: Sequence[Member], orders: Sequence[Begin]) -> list[LogFile | None]:
+    def _log_files(self, lineup: Lineup) -> list[LogFile | None]:
         folder: Path | None = self._job.log_dir
         return [
-            None if folder is None or member.crew.shows_own_output else LogFile(folder / f"job_{identity.rank}.log")
-            for member, order in zip(members, orders, strict=True)
-            for identity in order.identities
+            None if folder is None or crew.shows_own_output else LogFile(folder / f"job_{rank}.log")
+            for rank, crew in lineup.ranks()
         ]
-
-    def _opening_lines(self, members: Sequence[Member], orders: Sequence[Begin]) -> list[str]:
-        job = self._job
-        cores = share_cores(usable_cores(), job.num_workers, core_quota()) if job.bind == "cores" else None
-        gpus = visible_gpus(job.environment)
-        if len(members) == 1 and not job.hosts:
-            lines = [report.start_text(job.num_workers, cores, len(gpus), self._job_id)]
-        else:
-            hosts = [(member.crew.facts.hostname, member.num_ranks) for member in members]
-            lines = [report.hosts_text(hosts, self._job_id)]
-        if environment.TF_CONFIG in job.environment:
-            lines.append("the TF_CONFIG of this shell is replaced by one for the workers started here")
-        if job.verbose:
-            lines.append(f"seed {self._seed}; each worker runs: {shlex.join(job.command)}")
-            for member, order in zip(members, orders, strict=True):
-                place = f"host {member.crew.facts.hostname}, interface {member.interface.name or 'any'}"
-                for number, identity in enumerate(order.identities):
-                    if len(members) == 1:
-                        place = f"cores {','.join(map(str, cores[number].cores)) if cores else 'any'}"
-                    address = order.addresses[identity.rank]
-                    gpu = f", GPU {gpus[number % len(gpus)]}" if gpus and len(members) == 1 else ""
-                    lines.append(f"rank {identity.rank}: {place}{gpu}, address {address}")
-            if job.log_dir is not None:
-                lines.append(f"log files: {job.log_dir}/job_0.log and so on")
-        return lines
 
 
 def _seed_of(job: JobDescription) -> int:
@@ -311,15 +275,3 @@ def _seed_of(job: JobDescription) -> int:
         return job.seed
     kept = kept_seed(job.snapshots.directory) if job.snapshots is not None else None
     return int.from_bytes(os.urandom(4)) if kept is None else kept
-
-
-def _prefixes(members: Sequence[Member], orders: Sequence[Begin]) -> dict[int, str]:
-    """What stands before each rank's lines."""
-    ranks = [
-        (member.crew.facts.hostname, one.rank)
-        for member, order in zip(members, orders, strict=True)
-        for one in order.identities
-    ]
-    if len(members) == 1:
-        return {rank: str(rank) for _, rank in ranks}
-    return {rank: f"{host} {rank}" for host, rank in ranks}

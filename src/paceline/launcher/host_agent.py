@@ -78,6 +78,8 @@ class HostAgent(CrewListener):
         self._own_output = own_output
         self._probe = probe
         self._crew: LocalCrew | None = None
+        self._keys: dict[str, str] = {}
+        """Those of a `Release` that has not come whole."""
         self._in_generation = False
         self._lifetimes = ExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -151,8 +153,11 @@ class HostAgent(CrewListener):
         match message:
             case Begin():
                 self._begin(message)
-            case Release(keys=keys) if self._crew is not None:
-                self._crew.release(keys)
+            case Release(keys=keys, is_last=is_last) if self._crew is not None:
+                self._keys |= keys
+                if is_last:
+                    whole, self._keys = self._keys, {}
+                    self._crew.release(whole)
             case Terminate(ranks=ranks) if self._crew is not None:
                 self._crew.terminate(ranks)
             case Examine(ranks=ranks) if self._crew is not None:

@@ -35,6 +35,9 @@ from paceline.rendezvous.agent_messages import (
 )
 from paceline.rendezvous.generation_order import Begin, HostFacts
 
+_KEYS_OF_A_MESSAGE = 256
+"""A value has 1 KB at most (``rendezvous/pmi.py``), a message 1 MB."""
+
 FINISH_SECONDS = 6.0
 """An agent that has not ended a generation by then is taken for lost."""
 
@@ -87,7 +90,10 @@ class RemoteCrew(Crew):
 
     def release(self, keys: Mapping[str, str]) -> None:
         """See `Crew.release`."""
-        self._link.send(Release(dict(keys)))
+        items = list(keys.items())
+        for first in range(0, max(1, len(items)), _KEYS_OF_A_MESSAGE):
+            part = dict(items[first : first + _KEYS_OF_A_MESSAGE])
+            self._link.send(Release(part, is_last=first + _KEYS_OF_A_MESSAGE >= len(items)))
 
     def terminate(self, ranks: Sequence[int]) -> None:
         """See `Crew.terminate`."""

@@ -47,8 +47,8 @@ def plan_workers(
         WorkerPlan(
             identity=identity,
             cores=shares[number] if shares is not None else None,
-            gpu=gpus[number % len(gpus)] if gpus else None,
-            gpu_is_shared=0 < len(gpus) < len(identities),
+            gpu=gpus[identity.local_rank % len(gpus)] if gpus else None,
+            gpu_is_shared=0 < len(gpus) < identity.local_world_size,
             interface=interface,
         )
         for number, identity in enumerate(identities)

@@ -137,9 +137,10 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """All ranks are in that barrier, with these keys in total."""
+    """All ranks are in that barrier, with these keys in total; many keys come in several messages."""
 
     keys: dict[str, str]
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
