@@ -6,19 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.launcher.generation import (
-    GRACE_SECONDS,
-    LEAVING_SECONDS,
-    LIMIT_SECONDS,
-    STACKS_SECONDS,
-    WAITING_INTERVAL_SECONDS,
+from paceline.launcher.events import (
     Action,
     Announce,
     Done,
     Event,
     Examine,
     Exited,
-    Generation,
     HostGone,
     KillAll,
     Said,
@@ -26,6 +20,14 @@ from paceline.launcher.generation import (
     TellLeaving,
     TellWaiting,
     Terminate,
+)
+from paceline.launcher.generation import (
+    GRACE_SECONDS,
+    LEAVING_SECONDS,
+    LIMIT_SECONDS,
+    STACKS_SECONDS,
+    WAITING_INTERVAL_SECONDS,
+    Generation,
 )
 from paceline.launcher.outcome import (
     GroupNotFormed,

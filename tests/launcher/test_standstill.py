@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.launcher.generation import Announce, Examine, Generation, Said, Terminate
+from paceline.launcher.events import Announce, Examine, Said, Terminate
+from paceline.launcher.generation import Generation
 from paceline.launcher.outcome import Hung
 from paceline.launcher.standstill import Standstill
 from paceline.rendezvous.channel import Progress, Stopped

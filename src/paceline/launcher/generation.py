@@ -16,10 +16,24 @@ Why a failure stops everybody: ranks blocked in a collective never notice a dead
 """
 
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from paceline.errors import EXIT_PREEMPTED
+from paceline.launcher.events import (
+    Action,
+    Announce,
+    Done,
+    Event,
+    Examine,
+    Exited,
+    HostGone,
+    KillAll,
+    Said,
+    SignalReceived,
+    TellLeaving,
+    TellResumed,
+    TellWaiting,
+    Terminate,
+)
 from paceline.launcher.outcome import (
     Cause,
     GroupNotFormed,
@@ -32,6 +46,7 @@ from paceline.launcher.outcome import (
     WorkerFailed,
     WorkerLeft,
 )
+from paceline.launcher.worker_state import WorkerState, held_up_by, ranks_where, waiting_and_missing
 from paceline.rendezvous.channel import (
     Failed,
     Finishing,
@@ -63,119 +78,6 @@ WAITING_INTERVAL_SECONDS = 10.0
 """How often at most the user is told whom the others wait for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """Event: a worker sent a message."""
-
-    rank: int
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class Exited:
-    """Event: a worker's process ended; all it had said before was fed in before this."""
-
-    rank: int
-    exit_code: int
-    """As `subprocess` tells it: below 0 for a signal."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignalReceived:
-    """Event: the launcher was told to stop."""
-
-    signal: signal.Signals
-
-
-@dataclass(frozen=True, slots=True)
-class HostGone:
-    """Event: a host was lost, and with it these ranks."""
-
-    ranks: tuple[int, ...]
-    host: str
-    reason: str
-    """Completes the sentence "host a …"."""
-
-
-Event = Said | Exited | SignalReceived | HostGone
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Action: tell the user that the job is being stopped, and why."""
-
-    cause: Cause
-
-
-@dataclass(frozen=True, slots=True)
-class TellWaiting:
-    """Action: tell the user that `waiting` ranks wait for `missing` ones."""
-
-    waiting: tuple[int, ...]
-    missing: tuple[int, ...]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class TellResumed:
-    """Action: tell the user where the workers go on."""
-
-    resumed: Resumed
-
-
-@dataclass(frozen=True, slots=True)
-class TellLeaving:
-    """Action: tell the user that all ranks write a snapshot and leave."""
-
-
-@dataclass(frozen=True, slots=True)
-class Examine:
-    """Action: have these workers write their stacks, and tell what the kernel says of them."""
-
-    ranks: tuple[int, ...]
-    seconds: float
-    """How long there was no step."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terminate:
-    """Action: SIGTERM to these workers."""
-
-    ranks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KillAll:
-    """Action: SIGKILL to every process of the job, also those that scripts started."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Action: report and leave; nothing follows."""
-
-    outcome: Outcome
-
-
-Action = Announce | TellWaiting | TellResumed | TellLeaving | Examine | Terminate | KillAll | Done
-
-
-@dataclass(slots=True)
-class _Worker:
-    joining: bool = False
-    joined: bool = False
-    failed: Failed | None = None
-    exit_code: int | None = None
-    ended_before_stop: bool = False
-    stepped_at: float | None = None
-    """When it last told of a step, and was in `fit`."""
-    gone: bool = False
-    """With its host: nobody will ever say how it ended."""
-
-    @property
-    def running(self) -> bool:
-        return self.exit_code is None and not self.gone
-
-
 class Generation:
     """The state of one generation.
 
@@ -203,7 +105,7 @@ class Generation:
         takes_snapshots: bool = False,
         hang_timeout_seconds: float | None = None,
     ) -> None:
-        self._workers = [_Worker() for _ in range(num_workers)]
+        self._workers = [WorkerState() for _ in range(num_workers)]
         self._start_timeout_seconds = start_timeout_seconds
         self._started_at = now
         self._cause: Cause | None = None
@@ -273,11 +175,11 @@ class Generation:
         if self._hung_at is not None and now >= self._hung_at:
             actions += self._hang(now)
         if self._form_by is not None and now >= self._form_by:
-            missing = self._ranks(lambda worker: not worker.joined)
+            missing = ranks_where(self._workers, lambda worker: not worker.joined)
             actions += self._stop(GroupNotFormed(missing, self._start_timeout_seconds), now)
         if self._tell_waiting_at is not None and now >= self._tell_waiting_at:
             self._tell_waiting_at = now + WAITING_INTERVAL_SECONDS
-            waiting, missing = self._waiting_and_missing()
+            waiting, missing = waiting_and_missing(self._workers)
             actions.append(TellWaiting(waiting, missing, now - self._started_at))
         return actions
 
@@ -331,7 +233,7 @@ class Generation:
         if self._leaving_by is not None or self._cause is not None:
             return []
         self._leaving_by = now + LEAVING_SECONDS
-        running = self._ranks(lambda worker: worker.running)
+        running = ranks_where(self._workers, lambda worker: worker.running)
         return [Terminate(running), TellLeaving()] if tell else []
 
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
@@ -356,10 +258,10 @@ class Generation:
         """Looks after ranks that wait for others to join: one left, one is late, or all are coming."""
         if self._cause is not None:
             return []
-        left = self._ranks(lambda worker: not worker.joined and not worker.running)
+        left = ranks_where(self._workers, lambda worker: not worker.joined and not worker.running)
         if left and (held_up := self._held_up_by(left[0])):
             return self._stop(WorkerLeft(left[0], held_up), now)
-        waiting, missing = self._waiting_and_missing()
+        waiting, missing = waiting_and_missing(self._workers)
         if not (waiting and missing):
             self._tell_waiting_at = None
         elif self._tell_waiting_at is None:
@@ -371,16 +273,7 @@ class Generation:
         return []
 
     def _held_up_by(self, rank: int) -> tuple[int, ...]:
-        """The ranks that cannot go on without `rank` in the group; none when it is in it."""
-        if self._workers[rank].joined:
-            return ()
-        others = self._ranks(lambda worker: worker.joining and worker.running)
-        return tuple(other for other in others if other != rank)
-
-    def _waiting_and_missing(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Ranks that asked for the group and do not have it, and ranks that never asked."""
-        waiting = self._ranks(lambda worker: worker.joining and not worker.joined and worker.running)
-        return waiting, self._ranks(lambda worker: not worker.joining)
+        return held_up_by(self._workers, rank)
 
     def _interrupt(self, number: signal.Signals, now: float) -> list[Action]:
         if self._cause is not None:  # already stopping: the user wants it sooner
@@ -396,7 +289,7 @@ class Generation:
             return []
         self._cause = cause
         self._tell_waiting_at = self._form_by = self._leaving_by = None
-        running = self._ranks(lambda worker: worker.running)
+        running = ranks_where(self._workers, lambda worker: worker.running)
         if not running:
             return []
         self._kill_at = now + GRACE_SECONDS
@@ -406,7 +299,7 @@ class Generation:
         return [Terminate(others), Announce(cause)]
 
     def _finish(self, *, give_up: bool = False) -> list[Action]:
-        if self._ranks(lambda worker: worker.running) and not give_up:
+        if ranks_where(self._workers, lambda worker: worker.running) and not give_up:
             return []
         self._done = True
         ends = [
@@ -417,6 +310,3 @@ class Generation:
         if cause is None and any(worker.exit_code == EXIT_PREEMPTED for worker in self._workers):
             cause = Preemption(self._step)
         return [Done(Outcome(cause, tuple(ends)))]
-
-    def _ranks(self, chosen: Callable[[_Worker], bool]) -> tuple[int, ...]:
-        return tuple(rank for rank, worker in enumerate(self._workers) if chosen(worker))

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 
 from paceline.launcher import report
 from paceline.launcher.crew import Crew, CrewListener
-from paceline.launcher.generation import (
+from paceline.launcher.events import (
     Action,
     Announce,
     Done,
     Event,
     Examine,
     Exited,
-    Generation,
     HostGone,
     KillAll,
     Said,
@@ -29,6 +28,7 @@ from paceline.launcher.generation import (
     TellWaiting,
     Terminate,
 )
+from paceline.launcher.generation import Generation
 from paceline.launcher.ledger import Ledger
 from paceline.launcher.outcome import Outcome
 from paceline.launcher.report import Witness
