@@ -119,6 +119,7 @@ class Generation:
         self._leaving_by: float | None = None
         self._examined_at: float | None = None
         self._step: int | None = None
+        self._num_joined = 0
 
     @property
     def step(self) -> int | None:
@@ -189,6 +190,7 @@ class Generation:
             case Joining():
                 worker.joining = True
             case Joined():
+                self._num_joined += not worker.joined
                 worker.joining = worker.joined = True
             case Failed(exit_code=code) if code == EXIT_PREEMPTED and self._takes_snapshots:
                 return self._leave(now, tell=False)
@@ -256,7 +258,7 @@ class Generation:
 
     def _await_group(self, now: float) -> list[Action]:
         """Looks after ranks that wait for others to join: one left, one is late, or all are coming."""
-        if self._cause is not None:
+        if self._cause is not None or self._is_whole():
             return []
         left = ranks_where(self._workers, lambda worker: not worker.joined and not worker.running)
         if left and (held_up := self._held_up_by(left[0])):
@@ -271,6 +273,13 @@ class Generation:
         elif self._form_by is None:
             self._form_by = now + self._start_timeout_seconds
         return []
+
+    def _is_whole(self) -> bool:
+        """Whether all ranks are in the group, after which nobody waits for anybody; asked with every message."""
+        if self._num_joined < len(self._workers):
+            return False
+        self._tell_waiting_at = self._form_by = None
+        return True
 
     def _held_up_by(self, rank: int) -> tuple[int, ...]:
         return held_up_by(self._workers, rank)
@@ -299,7 +308,7 @@ class Generation:
         return [Terminate(others), Announce(cause)]
 
     def _finish(self, *, give_up: bool = False) -> list[Action]:
-        if ranks_where(self._workers, lambda worker: worker.running) and not give_up:
+        if not give_up and any(worker.running for worker in self._workers):
             return []
         self._done = True
         ends = [

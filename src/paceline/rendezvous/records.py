@@ -7,7 +7,7 @@ evaluated.
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -37,7 +37,7 @@ def to_object(record: object) -> dict[str, object]:
     {'host': 'a', 'port': 1}
     """
     assert is_dataclass(record)
-    return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
+    return {name: _plain(getattr(record, name)) for name in _hints(type(record))}
 
 
 def from_object(type_: type[Record], received: Mapping[str, object]) -> Record:
@@ -46,10 +46,20 @@ def from_object(type_: type[Record], received: Mapping[str, object]) -> Record:
     Raises:
         ValueError: a field is missing, unknown, or of another type.
     """
-    hints = get_type_hints(type_)
+    hints = _hints(type_)
     if hints.keys() != received.keys():
         raise ValueError(f"{type_.__name__} has the fields {sorted(hints)}, received {sorted(received)[:20]}")
     return type_(**{name: _checked(hint, received[name], f"{type_.__name__}.{name}") for name, hint in hints.items()})
+
+
+_known_hints: dict[object, dict[str, Any]] = {}
+
+
+def _hints(type_: object) -> dict[str, Any]:
+    """The fields of `type_` with their types at run time; asked for every message, and never another answer."""
+    if type_ not in _known_hints:
+        _known_hints[type_] = get_type_hints(type_)
+    return _known_hints[type_]
 
 
 def _refuse_constant(name: str) -> float:

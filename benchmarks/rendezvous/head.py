@@ -1,0 +1,43 @@
+"""Node 0 of the job: Paceline's own head, beside one worker that is only told of.
+
+Prints "ready" when agents may dial, and at the end a JSON object with the most memory that it ever used.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import description
+from told_crew import ToldCrew
+
+import paceline.cli.app  # noqa: F401  # `paceline run` has it in memory, too
+from paceline.launcher.gathering import Gathering
+from paceline.launcher.head import Head
+from paceline.launcher.node_hosts import NodeHosts
+
+
+class ServingHead(Head):
+    def _gathering(self, loop: asyncio.AbstractEventLoop, *_: Any) -> Gathering:
+        def say(line: str) -> None:
+            print(line, file=sys.stderr, flush=True)
+
+        gathering = NodeHosts(loop, self._job, self._job.nodes, ToldCrew, say)
+        print("ready", flush=True)
+        return gathering
+
+
+def peak_megabytes() -> float:
+    """Of this program; what `getrusage` says counts the process that started it, too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
+
+
+def main() -> None:
+    code = asyncio.run(ServingHead(description.job(description.arguments().parse_args(), 0)).run())
+    print(json.dumps({"exit_code": code, "peak_megabytes": peak_megabytes()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
