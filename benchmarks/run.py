@@ -6,7 +6,18 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-QUESTIONS = ("launch", "all_reduce", "data_parallel")
+QUESTIONS = (
+    "launch",
+    "all_reduce",
+    "data_parallel",
+    "snapshots",
+    "recovery",
+    "memory",
+    "hosts_start",
+    "rendezvous",
+    "hosts_all_reduce",
+    "hosts_bandwidth",
+)
 
 
 def main() -> int:
