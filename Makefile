@@ -73,6 +73,10 @@ parity: install ## every job of the parity matrix on 1 to 4 workers, as docs/par
 matrix: install ## the core suite on the oldest and the newest TensorFlow and Keras that are supported (long)
 	$(BIN)/python tests/matrix.py
 
+.PHONY: chaos
+chaos: install ## kill, stop and fill disks in every way, and the score to docs/chaos.md (long; CHAOS='--random 5' for a part)
+	$(BIN)/python tests/chaos/run_chaos.py $(CHAOS)
+
 .PHONY: bench
 bench: install ## the benchmarks, each beside its peers (long)
 	$(BIN)/python benchmarks/run.py

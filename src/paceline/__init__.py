@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from paceline import callbacks as callbacks
     from paceline.fit.chief_only import chief_only as chief_only
     from paceline.fit.warmup import LearningRateWarmup as LearningRateWarmup
     from paceline.launching import launch as launch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from paceline.place import rank as rank
     from paceline.place import world_size as world_size
     from paceline.rates import scale_learning_rate as scale_learning_rate
+    from paceline.resilience.training_state import TrainingState as TrainingState
     from paceline.strategy.mirrored import MirroredStrategy as MirroredStrategy
     from paceline.strategy.multi_worker_mirrored import (
         MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
@@ -40,13 +42,18 @@ _HOMES = {
     "MirroredStrategy": "paceline.strategy.mirrored",
     "MultiWorkerMirroredStrategy": "paceline.strategy.multi_worker_mirrored",
     "OneDeviceStrategy": "paceline.strategy.one_device",
+    "TrainingState": "paceline.resilience.training_state",
 }
-_NEED_SEAM = "paceline.strategy."
+_NEED_SEAM = ("paceline.strategy.", "paceline.resilience.")
 
-__all__ = ["__version__", *sorted(_HOMES)]
+__all__ = ["__version__", "callbacks", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "callbacks":
+        import importlib
+
+        return importlib.import_module("paceline.callbacks")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")

@@ -1,4 +1,4 @@
-"""Acting right after a module has been imported, without importing it.
+"""Acting right after a module has been imported, or around that, without importing it.
 
 TensorFlow and Keras must not be imported before the user's script asks for them (it may set variables first), and some
 things must be in place the moment they are: seeds, `tf.distribute`'s names, the seam with `fit`.
@@ -6,11 +6,13 @@ things must be in place the moment they are: seeds, `tf.distribute`'s names, the
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 Action = Callable[[ModuleType], None]
+Block = Callable[[], AbstractContextManager[None]]
 
 
 def after_import(name: str, action: Action) -> None:
@@ -25,6 +27,12 @@ def after_import(name: str, action: Action) -> None:
         action(module)
         return
     _finder().actions.setdefault(name, []).append(action)
+
+
+def around_import(name: str, block: Block) -> None:
+    """Has module `name` executed within a `block` of its own; without effect if it already has been."""
+    if name not in sys.modules:
+        _finder().blocks.setdefault(name, []).append(block)
 
 
 def _is_initialising(module: ModuleType) -> bool:
@@ -48,11 +56,12 @@ class _Finder:
 
     def __init__(self) -> None:
         self.actions: dict[str, list[Action]] = {}
+        self.blocks: dict[str, list[Block]] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self.actions:
+        if fullname not in self.actions and fullname not in self.blocks:
             return None
         for finder in sys.meta_path:
             if finder is self:
@@ -81,6 +90,9 @@ class _ActingLoader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
         module.__loader__ = self._own
-        self._own.exec_module(module)
+        with ExitStack() as blocks:
+            for block in self._finder.blocks.pop(module.__name__, ()):
+                blocks.enter_context(block())
+            self._own.exec_module(module)
         for action in self._finder.actions.pop(module.__name__, ()):
             action(module)

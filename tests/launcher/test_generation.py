@@ -75,7 +75,7 @@ def test_a_normal_life_needs_no_action_before_the_end():
 def test_the_first_failure_is_the_cause_and_stops_the_others():
     group = generation()
     cause = WorkerFailed(rank=2, exit_code=7, failed=None, waiting=())
-    assert play(group, Exited(2, 7)) == [Terminate((0, 1)), Announce(cause)]
+    assert play(group, Exited(2, 7)) == [Announce(cause), Terminate((0, 1))]
     assert play(group, Said(0, FAILED), Exited(0, 1)) == []
     outcome = outcome_of(play(group, Exited(1, -signal.SIGKILL)))
     assert outcome.cause == cause
@@ -87,7 +87,7 @@ def test_the_first_failure_is_the_cause_and_stops_the_others():
 def test_a_reported_exception_stops_the_others_before_the_process_has_ended():
     group = generation(2)
     actions = play(group, Said(1, FAILED))
-    assert actions == [Terminate((0,)), Announce(WorkerFailed(1, 1, FAILED, ()))]
+    assert actions == [Announce(WorkerFailed(1, 1, FAILED, ())), Terminate((0,))]
     outcome = outcome_of(play(group, Exited(0, -15), Exited(1, 1)))
     assert outcome.cause == WorkerFailed(1, 1, FAILED, ())
 
@@ -130,20 +130,20 @@ def test_a_rank_that_exits_before_it_joined_ends_the_job(order: str):
     group = generation(2)
     events: list[Event] = [Exited(1, 0), Said(0, Joining())]
     actions = play(group, *(events if order == "leaves first" else reversed(events)))
-    assert actions == [Terminate((0,)), Announce(WorkerLeft(1, (0,)))]
+    assert actions == [Announce(WorkerLeft(1, (0,))), Terminate((0,))]
     assert outcome_of(play(group, Exited(0, -15))).exit_code == 69
 
 
 def test_a_rank_that_exits_while_joining_ends_the_job_too():
     group = generation(2)
     actions = play(group, Said(0, Joining()), Said(1, Joining()), Said(0, Joined()), Exited(1, 0))
-    assert actions == [Terminate((0,)), Announce(WorkerLeft(1, (0,)))]
+    assert actions == [Announce(WorkerLeft(1, (0,))), Terminate((0,))]
 
 
 def test_a_failure_before_joining_keeps_its_own_code_and_names_who_waited():
     group = generation(3)
     actions = play(group, Said(0, Joining()), Said(2, Joining()), Exited(1, 3))
-    assert actions[1] == Announce(WorkerFailed(1, 3, None, (0, 2)))
+    assert actions[0] == Announce(WorkerFailed(1, 3, None, (0, 2)))
     assert outcome_of(play(group, Exited(0, -15), Exited(2, -15))).exit_code == 3
 
 
@@ -174,7 +174,7 @@ def test_a_group_that_all_asked_for_must_stand_in_time():
     play(group, Said(0, Joined()), now=21.0)
     assert group.deadline == 80.0
     actions = group.tick(80.0)
-    assert actions == [Terminate((0, 1)), Announce(GroupNotFormed((1,), 60.0))]
+    assert actions == [Announce(GroupNotFormed((1,), 60.0)), Terminate((0, 1))]
     assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 69
 
 
@@ -187,7 +187,7 @@ def test_a_group_that_stands_has_no_deadline():
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_everybody(number: signal.Signals, code: int):
     group = generation(2)
-    assert play(group, SignalReceived(number)) == [Terminate((0, 1)), Announce(Interrupted(number))]
+    assert play(group, SignalReceived(number)) == [Announce(Interrupted(number)), Terminate((0, 1))]
     assert play(group, SignalReceived(number)) == [KillAll()]
     assert outcome_of(play(group, Exited(0, -15), Exited(1, -9))).exit_code == code
 
@@ -255,13 +255,13 @@ def test_one_preempted_worker_takes_all_with_it():
 def test_a_preemption_that_takes_too_long_is_an_interrupt():
     group = kept_generation()
     play(group, SignalReceived(signal.SIGUSR1))
-    assert group.tick(1.0 + LEAVING_SECONDS)[:1] == [Terminate((0, 1))]
+    assert group.tick(1.0 + LEAVING_SECONDS)[-1] == Terminate((0, 1))
     assert outcome_of(play(group, Exited(0, -9), Exited(1, -9))).exit_code == 128 + 15
 
 
 def test_without_snapshots_sigterm_is_what_it_was():
     group = generation(2)
-    assert play(group, SignalReceived(signal.SIGTERM))[0] == Terminate((0, 1))
+    assert play(group, SignalReceived(signal.SIGTERM))[-1] == Terminate((0, 1))
     assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 128 + 15
 
 
@@ -274,7 +274,7 @@ def test_ranks_that_make_no_step_are_examined_and_then_ended():
     assert group.tick(1010.0) == [Examine((0, 1), 10.0)]
     assert group.tick(1010.0) == []
     stopping = group.tick(1010.0 + STACKS_SECONDS)
-    assert stopping == [Terminate((0, 1)), Announce(Hung((0,), 4, 10.0))]
+    assert stopping == [Announce(Hung((0,), 4, 10.0)), Terminate((0, 1))]
     assert outcome_of(play(group, Exited(0, -9), Exited(1, -9), now=1012.0)).cause == Hung((0,), 4, 10.0)
 
 
@@ -289,10 +289,17 @@ def test_a_step_in_the_last_moment_saves_the_job():
     assert group.deadline == 20.1
 
 
+def test_where_snapshots_are_taken_the_others_fall_at_once():
+    group = kept_generation()
+    play(group, Exited(1, -9))
+    assert group.deadline == 1.0
+    assert group.tick(1.0) == [KillAll()]
+
+
 def test_a_lost_host_stops_the_others():
     group = generation(3)
     actions = play(group, HostGone((1, 2), "b", "is gone"))
-    assert actions == [Terminate((0,)), Announce(HostLost((1, 2), "b", "is gone"))]
+    assert actions == [Announce(HostLost((1, 2), "b", "is gone")), Terminate((0,))]
     outcome = outcome_of(play(group, Exited(0, -15)))
     assert outcome.exit_code == 69
     assert [end.gone for end in outcome.workers] == [False, True, True]

@@ -118,6 +118,8 @@ def _check_batched(dataset: Any, size: int) -> None:
 
 
 def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None, steps: int | None) -> Any:
+    # It has no Python `if` that depends on a tensor: rewriting it would take a second of each start.
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def local_rows(index: Any, element: Any) -> Any:
         dependencies = [] if log is None else [log.note(index, element, steps)]
         with tf.control_dependencies(dependencies):

@@ -6,32 +6,74 @@ TensorFlow's when the script imports them. A script that calls `keras.utils.set_
 
 import functools
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from paceline.importing import after_import
+from paceline.importing import after_import, around_import
 
 _NUMPY_SEEDS = 2**32
 
+_DRAWING_MODULES = ("tensorflow", "keras", "rich.style")
+"""Importing them draws from Python's generator (the last one does, and the others import it). A standby, which imports
+them before it is seeded, would draw other numbers than a worker that imports them afterwards."""
 
-def agree_seeds(seed: int) -> None:
+
+class _Shared:
+    """What ranks count alike."""
+
+    num_default_generators = 0
+
+
+_shared = _Shared()
+
+
+def num_default_generators() -> int:
+    """How many generators `numpy.random.default_rng()` has made without a seed."""
+    return _shared.num_default_generators
+
+
+def set_num_default_generators(number: int) -> None:
+    """Makes the next one the `number`-th (from 0): a run goes on where another one stopped."""
+    _shared.num_default_generators = number
+
+
+def agree_seeds(seed: int, *, has_standbys: bool = False) -> None:
     """Seeds Python, NumPy and TensorFlow with the job's `seed`, without importing the latter two.
 
     `numpy.random.default_rng()` without a seed, which asks the system for entropy, is given the job's as well: the
     k-th such generator of every rank draws the same numbers.
+
+    Args:
+        seed: The job's.
+        has_standbys: Whether a worker may have imported everything before it was seeded. Then imports leave Python's
+            generator alone on all workers; else they draw from it, as they do in plain Python.
     """
     random.seed(seed)
+    for name in _DRAWING_MODULES if has_standbys else ():
+        around_import(name, _python_numbers_untouched)
     after_import("numpy.random", lambda numpy_random: _seed_numpy(numpy_random, seed))
     after_import("tensorflow", lambda tensorflow: _seed_tensorflow(tensorflow, seed))
+
+
+@contextmanager
+def _python_numbers_untouched() -> Iterator[None]:
+    state = random.getstate()
+    yield
+    random.setstate(state)
 
 
 def _seed_numpy(numpy_random: Any, seed: int) -> None:
     numpy_random.seed(seed % _NUMPY_SEEDS)
     entropy_rng = numpy_random.default_rng
-    children = numpy_random.SeedSequence(seed)
+    job_seed = seed
 
     def default_rng(seed: Any = None) -> Any:
         """`numpy.random.default_rng`; without a seed, the next generator that all ranks of the job share."""
-        return entropy_rng(children.spawn(1)[0] if seed is None else seed)
+        if seed is None:
+            seed = numpy_random.SeedSequence(job_seed, spawn_key=(_shared.num_default_generators,))
+            _shared.num_default_generators += 1
+        return entropy_rng(seed)
 
     numpy_random.default_rng = functools.wraps(entropy_rng)(default_rng)
 

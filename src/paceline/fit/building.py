@@ -37,6 +37,22 @@ def built_without_data(keras_build: Function) -> Function:
     return _maybe_symbolic_build
 
 
+def build_from(model: Any, shapes: Any) -> None:
+    """Builds a model, its metrics and its optimizer from the element spec of its data, if they are not yet built.
+
+    Raises:
+        RuntimeError: that is not enough for this model.
+    """
+    if _are_known(shapes):
+        with model.distribute_strategy.scope():
+            _try_to_build(model, shapes)
+    if not model.built:
+        raise RuntimeError(
+            f"{type(model).__name__} cannot be built from the shapes of its data, so a snapshot finds no variables. "
+            "Call it on a batch, or its build(...), before fit."
+        )
+
+
 def _are_known(shapes: Any) -> bool:
     return all(
         getattr(leaf, "shape", None) is not None and getattr(leaf.shape, "rank", 0) is not None

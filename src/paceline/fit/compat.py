@@ -5,6 +5,9 @@ one, this file says which.
 
 | name | why there is no public way |
 |---|---|
+| `global_state`, `seed_generator` | where Keras keeps its own seed generator |
+| `TensorFlowTrainer._get_metrics_result_or_logs` | where `fit` takes the logs of an epoch's last step |
+| `ArrayDataAdapter`, `GeneratorDataAdapter`, `PyDatasetAdapter` | kinds of data, and how each goes on |
 | `losses.loss` (module) | its `scale_…`, `unscale_…`, `reduce_values`, `apply_mask` fix a loss's denominator |
 | `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter, before clipping and accumulation |
 | `BaseOptimizer._clip_gradients` | where accumulated gradients come out |
@@ -22,6 +25,7 @@ one, this file says which.
 | `BackupAndRestore._save_model`, `._weights_path`, `ModelCheckpoint._save_model` | where callbacks write their files |
 | `TensorBoard._train_writer` and other methods | where it opens its files |
 | `tf.train.Checkpoint._write` | what `save`, `write` and `CheckpointManager.save` come to |
+| `save` in the module of `tf.saved_model.save` | what TensorFlow's copies of `tf.saved_model` take it from |
 | `checkpoint_management.update_checkpoint_state_internal`, `._delete_file_if_exists` | how they change the directory |
 """
 
@@ -30,18 +34,24 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import random as random_module
 from keras.src.backend.tensorflow import trainer as trainer_module
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 from keras.src.saving import saving_api, saving_lib
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.trainer import Trainer
 from keras.src.utils import file_utils, io_utils
 
 TensorFlowTrainer = trainer_module.TensorFlowTrainer
 checkpoint_management = sys.modules[tf.train.CheckpointManager.__module__]
+saved_model_module = sys.modules[tf.saved_model.save.__module__]
 
 _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (
@@ -65,6 +75,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
             "_maybe_symbolic_build",
             "_symbolic_build",
             "_make_function",
+            "_get_metrics_result_or_logs",
             "distribute_strategy",
         ),
     ),
@@ -88,6 +99,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
         ),
     ),
     (trainer_module, ("reduce_per_replica", "TFEpochIterator")),
+    (PyDatasetAdapter, ("_standardize_batch", "_finite_generator", "_infinite_generator")),
     (saving_api, ("save_model", "save_weights")),
     (saving_lib, ("save_model", "save_weights_only")),
     (legacy_h5_format, ("save_model_to_hdf5",)),
@@ -100,8 +112,14 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
         ("_train_writer", "_val_writer", "_configure_embeddings", "_log_embeddings", "_start_trace", "_stop_trace"),
     ),
     (tf.train.Checkpoint, ("_write",)),
+    (saved_model_module, ("save",)),
     (checkpoint_management, ("update_checkpoint_state_internal", "_delete_file_if_exists")),
 )
+
+
+def accumulated_gradients(optimizer: Any) -> list[Any]:
+    """The sums of an optimizer with `gradient_accumulation_steps`; else, or before it is built, none."""
+    return list(getattr(optimizer, "_accumulated_gradients", ()))
 
 
 def check() -> None:
@@ -124,17 +142,25 @@ def check() -> None:
 
 
 __all__ = [
+    "GLOBAL_SEED_GENERATOR",
+    "ArrayDataAdapter",
     "BaseOptimizer",
+    "GeneratorDataAdapter",
     "LossScaleOptimizer",
+    "PyDatasetAdapter",
     "TensorFlowTrainer",
     "Trainer",
+    "accumulated_gradients",
     "check",
     "checkpoint_management",
     "file_utils",
+    "global_seed_generator",
+    "global_state",
     "io_utils",
     "legacy_h5_format",
     "loss_module",
     "random_module",
+    "saved_model_module",
     "saving_api",
     "saving_lib",
     "trainer_module",

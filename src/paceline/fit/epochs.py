@@ -1,5 +1,6 @@
 """Handing a dataset to the strategy, and checking once an epoch that all ranks read the same one."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,40 +8,49 @@ import numpy as np
 from paceline.data.description import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare
 from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
-from paceline.data.uneven import followed_by_empty_batches
+from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
+from paceline.fit.data_cursor import DataCursor, Unfollowed
 from paceline.strategy.base import SynchronousStrategy
 
 _COMPARED_AFTER_STEPS = 1
 
 
-def epoch_iterator_class(keras_class: Any) -> Any:
+def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | Unfollowed]) -> Any:
     """Keras's `TFEpochIterator` that gives each rank its rows, and compares fingerprints after an epoch's first step.
 
     After the first step rather than before it: the first batch is known by then, and asking for it earlier would wait
     for the input pipeline.
+
+    Args:
+        keras_class: Keras's.
+        follow: Asked once for each new one: who follows it through its data (`snapshots.py`).
     """
 
     class PacelineEpochIterator(keras_class):  # type: ignore[misc]  # a Keras class, untyped
         """Steps through one epoch of this rank's batches."""
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
-            self._given = kwargs.get("x", args[0] if args else None)
+            self._given = _data_of(*args, **kwargs)
             self._epoch_of_iterator = 0
             self._is_fresh = True
             self._steps_given = 0
             self._agreed_num_batches: int | None = None
             self.description: DataDescription | None = None
             """What is known of the data; None under another strategy than Paceline's."""
-            super().__init__(_Distributor(distribute_strategy, self), *args, **kwargs)
+            distributor = _Distributor(distribute_strategy, self)
+            super().__init__(distributor, *args, **kwargs)
             self._distribute_strategy = distribute_strategy
+            self._distributed_dataset: Any = distributor.also_if_distributed(self._distributed_dataset)
+            self._data_cursor = follow(self)
 
         def _get_iterator(self) -> Any:
             # Keras asks whenever it makes a new iterator over the dataset.
             self._is_fresh = True
-            log = getattr(self, "_fingerprints", None)
-            if log is not None:
-                log.begin_iterator()
-            return super()._get_iterator()
+            _begin_iterator(getattr(self, "_fingerprints", None))
+            return self._data_cursor.iterable(super()._get_iterator())
+
+        def _enumerate_iterator(self) -> Any:
+            return self._data_cursor.steps(super()._enumerate_iterator())
 
         def reset(self) -> None:
             super().reset()
@@ -71,6 +81,16 @@ def epoch_iterator_class(keras_class: Any) -> Any:
     return PacelineEpochIterator
 
 
+def _data_of(x: Any = None, *_: Any, **__: Any) -> Any:
+    """What `fit` was given for data."""
+    return x
+
+
+def _begin_iterator(log: FingerprintLog | None) -> None:
+    if log is not None:
+        log.begin_iterator()
+
+
 def _compare_data(log: FingerprintLog | None, epoch_of_iterator: int, strategy: Any) -> None:
     if log is not None and isinstance(strategy, SynchronousStrategy):
         compare(log, epoch_of_iterator, strategy.world.communicator)
@@ -82,6 +102,12 @@ class _Distributor:
     def __init__(self, strategy: Any, iterator: Any) -> None:
         self._strategy = strategy
         self._iterator = iterator
+
+    def also_if_distributed(self, dataset: Any) -> Any:
+        """`dataset`, seen to: Keras does not ask about one that is distributed already."""
+        if self._iterator.description is None and isinstance(self._strategy, SynchronousStrategy):
+            return self.experimental_distribute_dataset(dataset)
+        return dataset
 
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
         if not isinstance(self._strategy, SynchronousStrategy):
@@ -119,4 +145,8 @@ class _Distributor:
         counts = np.concatenate(communicator.all_gather(np.array([-1 if own is None else own], np.int64)))
         longest = None if (counts < 0).any() else int(counts.max())
         self._iterator._num_batches = self._iterator._agreed_num_batches = longest
-        return followed_by_empty_batches(dataset)
+        shapes = shapes_of_another(
+            dataset, counts, communicator.rank, lambda own: np.concatenate(communicator.all_gather(own))
+        )
+        padded = followed_by_empty_batches(dataset, shapes)
+        return padded if longest is None else padded.take(longest)

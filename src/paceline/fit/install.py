@@ -42,6 +42,7 @@ def _install(keras: ModuleType) -> None:
         random_rows,
         runs,
         single_batches,
+        snapshots,
         steps,
         strategies,
     )
@@ -78,11 +79,17 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "fit", runs.started_together)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))
+    _replace(trainer, "fit", snapshots.kept)
     file_seams.install(keras, _replace)
     for hook in (*agreement.BEGIN_HOOKS, *agreement.EPOCH_HOOKS, *agreement.BATCH_HOOKS):
         _replace(keras.callbacks.CallbackList, hook, agreement.agreed(hook))
+    for hook in snapshots.HOOKS:
+        _replace(keras.callbacks.CallbackList, hook, snapshots.after_hook(hook))
+    _replace(trainer, "_get_metrics_result_or_logs", snapshots.with_restored_logs)
     _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.gathered)
-    compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(compat.trainer_module.TFEpochIterator)
+    compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
+        compat.trainer_module.TFEpochIterator, snapshots.follow
+    )
 
 
 def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:

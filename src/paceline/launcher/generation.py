@@ -301,11 +301,13 @@ class Generation:
         running = ranks_where(self._workers, lambda worker: worker.running)
         if not running:
             return []
-        self._kill_at = now + GRACE_SECONDS
+        # Where snapshots are taken, ranks that fall with another one have nothing to save that is worth a wait.
+        is_death = isinstance(cause, WorkerFailed | HostLost | Hung)
+        self._kill_at = now + (0.0 if is_death and self._takes_snapshots else GRACE_SECONDS)
         self._give_up_at = now + LIMIT_SECONDS
         # A rank that reported its exception is on its way out by itself, with more to flush.
         others = tuple(rank for rank in running if self._workers[rank].failed is None)
-        return [Terminate(others), Announce(cause)]
+        return [Announce(cause), Terminate(others)]
 
     def _finish(self, *, give_up: bool = False) -> list[Action]:
         if not give_up and any(worker.running for worker in self._workers):

@@ -8,7 +8,7 @@ The worker speaks, its watcher (the agent, or by hand the watchdog) listens. Not
       │ failed    an exception nobody caught     │ ends the group, prints this traceback last
       │ progress  a step of `fit` is done        │ hang detection counts from here
       │ resumed   `fit` goes on from a snapshot  │ says from where, and counts what is done again
-      │ preempted a snapshot is written          │ this worker leaves with EXIT_PREEMPTED, as all will
+      │ preempted a last snapshot is being made  │ this worker leaves with EXIT_PREEMPTED, as all will
       │ finishing the script ended, exit barrier │
 """
 
@@ -65,7 +65,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """All ranks have stopped after the same step, and the snapshot of it is written."""
+    """All ranks have stopped after the same step; the snapshot of it is being written, then they leave."""
 
     step: int
 

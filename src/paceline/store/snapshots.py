@@ -63,6 +63,7 @@ class SnapshotStore:
         writer: Who writes; not needed to read, verify and prune.
         is_kept: Whether a snapshot stays however old it is, given it and the newest one; `prune` does not ask.
         clock: Seconds since 1970.
+        around: Puts something around the directory, which then sees all that is read and written.
 
     Raises:
         ConfigurationError: a package that this kind of object store needs is not installed.
@@ -77,10 +78,11 @@ class SnapshotStore:
         writer: Writer | None = None,
         is_kept: Callable[[SnapshotInfo, SnapshotInfo], bool] = lambda _info, _newest: False,
         clock: Callable[[], float] = time.time,
+        around: Callable[[Folder], Folder] = lambda folder: folder,
     ) -> None:
         if keep is not None:
             removable((), keep)  # refuses a wrong number now, not at the first commit
-        self._folder = _folder_at(directory)
+        self._folder = around(_folder_at(directory))
         self._catalog = Catalog(self._folder)
         self._keep = keep
         self._writer = writer

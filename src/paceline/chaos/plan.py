@@ -1,0 +1,180 @@
+"""Faults that a job is to survive, as values: what strikes which rank, and when. Pure: no clock, no process.
+
+    fit ──► restore ──► [step ─ step ─ snapshot written ─ step …] ─ validation ─ … ─ last step ──► end
+     │restart      │start    │step        │snapshot                  │validation        │end
+
+Only a generation from 2 on has a restart. `grammar.py` has the text, the acting is in ``resilience/chaos.py``.
+"""
+
+import random
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """What happens to a rank."""
+
+    KILL = "kill"
+    """SIGKILL."""
+    STOP = "stop"
+    """SIGSTOP: it lives and does nothing more."""
+    TERM = "term"
+    """SIGTERM: as a scheduler tells a job to leave."""
+    EXCEPTION = "exception"
+    """An exception in `fit`; during a snapshot in the thread that writes it, which training survives."""
+    DISK_FULL = "disk-full"
+    """From the step on, the writes of its next `FULL_FOR_SNAPSHOTS` snapshots fail for want of room."""
+    CORRUPT_SNAPSHOT = "corrupt-snapshot"
+    """One bit of the newest snapshot on the disk is flipped, then SIGKILL."""
+
+
+class Phase(StrEnum):
+    """Where in a generation a fault strikes."""
+
+    START = "start"
+    """In front of the first step that the generation makes, after all has been restored."""
+    STEP = "step"
+    """After a step, before its snapshot."""
+    VALIDATION = "validation"
+    """After the first batch of a validation."""
+    SNAPSHOT = "snapshot"
+    """In the middle of writing a part of a snapshot."""
+    RESTART = "restart"
+    """Where a generation from 2 on enters `fit`, before anything is restored."""
+    END = "end"
+    """After the last step of a `fit`, before its last snapshot."""
+
+
+FULL_FOR_SNAPSHOTS = 2
+"""How many snapshots a full disk costs the rank before there is room again."""
+
+AT_A_STEP_ONLY = (Action.DISK_FULL, Action.CORRUPT_SNAPSHOT)
+"""Actions that have no other phase."""
+
+WITHOUT_STEP = (Phase.START, Phase.RESTART)
+"""Phases that come once in a generation, whatever the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where training is: `step` steps of the whole job are done, `before` were when this phase was last asked about."""
+
+    phase: Phase
+    step: int
+    before: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault.
+
+    >>> fault = Fault(action=Action.KILL, phase=Phase.STEP, rank=1, step=50)
+    >>> str(fault)
+    'kill:rank=1,step=50,generation=1'
+    >>> fault.is_due(Moment(Phase.STEP, step=50, before=49), began_at=0)
+    True
+
+    Args:
+        action: What happens.
+        phase: Where.
+        rank: To whom; None: to any, which `Plan.faults_of` draws.
+        step: Steps of the whole job, as snapshots count them. In phase `STEP` exactly this one, in the others the first
+            occasion from it on; None: the first occasion.
+        generation: In which one.
+        counts_new_steps: Whether `step` counts from where the generation begins.
+    """
+
+    action: Action
+    phase: Phase
+    rank: int | None = 0
+    step: int | None = None
+    generation: int = 1
+    counts_new_steps: bool = False
+
+    @property
+    def ends_generation(self) -> bool:
+        """Whether the group dies of it."""
+        survives_it = self.action is Action.EXCEPTION and self.phase is Phase.SNAPSHOT
+        return self.action is not Action.DISK_FULL and not survives_it
+
+    def is_due(self, moment: Moment, began_at: int) -> bool:
+        """Whether it strikes now, in a generation that began after the step `began_at`."""
+        if moment.phase is not self.phase:
+            return False
+        step = (self.step or 0) + (began_at if self.counts_new_steps else 0)
+        if self.phase is Phase.STEP:
+            return moment.before < step <= moment.step
+        return moment.step >= step
+
+    def is_missed(self, began_at: int) -> bool:
+        """Whether a generation that began after `began_at` is beyond its step."""
+        return self.phase is Phase.STEP and not self.counts_new_steps and (self.step or 0) <= began_at
+
+    def __str__(self) -> str:
+        conditions = [f"rank={'any' if self.rank is None else self.rank}"]
+        if self.step is not None:
+            conditions.append(f"step={self.step}")
+        if self.phase is not Phase.STEP:
+            conditions.append(f"phase={self.phase}")
+        return f"{self.action}:{','.join(conditions)},generation={self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFaults:
+    """A fault in each generation.
+
+    Args:
+        seed: Decides steps and ranks.
+        every: About how many steps a generation makes before it: from half to one and a half times as many.
+        action: What happens.
+    """
+
+    seed: int
+    every: int
+    action: Action = Action.KILL
+
+    def fault_of(self, generation: int, world_size: int) -> Fault:
+        """The fault of `generation`, counted from its first step."""
+        drawn = random.Random(f"{self.seed}/{generation}")
+        steps = drawn.randint(max(1, self.every // 2), max(1, self.every * 3 // 2))
+        rank = drawn.randrange(world_size)
+        return Fault(
+            action=self.action, phase=Phase.STEP, rank=rank, step=steps, generation=generation, counts_new_steps=True
+        )
+
+    def __str__(self) -> str:
+        return f"random:seed={self.seed},every={self.every},action={self.action}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All faults of a job.
+
+    >>> plan = Plan((Fault(action=Action.KILL, phase=Phase.END, rank=None),))
+    >>> [fault.rank in (0, 1) for fault in plan.faults_of(generation=1, world_size=2, seed=7)]
+    [True]
+    """
+
+    faults: tuple[Fault, ...] = ()
+    random: RandomFaults | None = None
+
+    def faults_of(self, *, generation: int, world_size: int, seed: int) -> tuple[Fault, ...]:
+        """What strikes in `generation`, every rank drawn; the same on all ranks."""
+        own = [
+            replace(fault, rank=random.Random(f"{seed}/{number}").randrange(world_size))
+            if fault.rank is None
+            else fault
+            for number, fault in enumerate(self.faults)
+            if fault.generation == generation
+        ]
+        if self.random is not None:
+            own.append(self.random.fault_of(generation, world_size))
+        return tuple(own)
+
+    @property
+    def num_deaths(self) -> int | None:
+        """How many generations die of it; None: every one."""
+        return None if self.random is not None else len({f.generation for f in self.faults if f.ends_generation})
+
+    def __str__(self) -> str:
+        return ";".join(map(str, [*self.faults, *([self.random] if self.random else [])]))

@@ -1,0 +1,63 @@
+"""The state of a TensorFlow iterator as bytes: where it stands, and what it has read ahead and shuffled."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_IGNORE_STATE_OUTSIDE, _REFUSE_STATE_OUTSIDE = 1, 2
+"""`ExternalStatePolicy` as the operation has it. Refused: an iterator over what is not part of its state has none."""
+
+_SEED_OF_SHUFFLE = b"epoch_num_random_samples"
+"""Under this name a shuffle writes down how many seeds it has drawn."""
+
+
+class NoIteratorStateError(RuntimeError):
+    """The dataset keeps state where an iterator cannot write it down; the message names the operation."""
+
+
+def iterator_state(iterator: Any, *, ignores_state_outside: bool = False) -> Any:
+    """uint8 vector: the state of a `tf.data.Iterator`.
+
+    Args:
+        iterator: Over a dataset.
+        ignores_state_outside: For a dataset that is known to draw its random numbers before its first element only.
+
+    Raises:
+        NoIteratorStateError: the dataset calls Python, or draws random numbers from a generator of TensorFlow's.
+    """
+    try:
+        state = tf.raw_ops.SerializeIterator(
+            resource_handle=iterator._iterator_resource,
+            external_state_policy=_IGNORE_STATE_OUTSIDE if ignores_state_outside else _REFUSE_STATE_OUTSIDE,
+        )
+    except (tf.errors.FailedPreconditionError, tf.errors.UnimplementedError) as fault:
+        raise NoIteratorStateError(_operation_in(fault.message)) from fault
+    return np.frombuffer(tf.io.serialize_tensor(state).numpy(), np.uint8)
+
+
+def num_shuffles(state: Any) -> int:
+    """How many shuffles have written down their seeds: those that have rows left to give.
+
+    One that has not is where it is when an iterator over it has been made as often as before, and no more: putting
+    back a state makes one iterator more.
+    """
+    return int(np.ascontiguousarray(state).tobytes().count(_SEED_OF_SHUFFLE))
+
+
+def restore_iterator(iterator: Any, state: Any) -> None:
+    """Puts an iterator over the same dataset where the one was whose state this is.
+
+    Raises:
+        tf.errors.OpError: it is an iterator over another dataset.
+    """
+    tf.raw_ops.DeserializeIterator(
+        resource_handle=iterator._iterator_resource,
+        serialized=tf.io.parse_tensor(np.ascontiguousarray(state).tobytes(), tf.variant),
+    )
+
+
+def _operation_in(message: str) -> str:
+    """``RandomUniform``, out of "{{function_node …}} RandomUniform is stateful. [Op:…]"."""
+    words = message.split("}}")[-1].split()
+    return words[0] if words else message

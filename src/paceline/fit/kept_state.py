@@ -1,0 +1,115 @@
+"""What of a model and its callbacks goes into a snapshot, and how it comes back.
+
+shared   the same on all ranks, written by the chief: weights, seed generators, optimizer, history
+own      each rank's: sums of metrics and gradients over its rows, callbacks, random generators, the place in the data
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from paceline.fit import compat
+from paceline.resilience.object_state import capture, decode, encode, restore
+
+_LOGGER = logging.getLogger("paceline")
+
+Tensors = dict[str, Any]
+
+_NOT_STATE = frozenset({"model", "_model", "params", "validation_data", "append", "append_header"})
+"""The last two: what `CSVLogger` finds in its file (`row_files.py`)."""
+_KERAS_OWN: tuple[type, ...] = (keras.callbacks.ProgbarLogger, keras.callbacks.History)
+"""`fit` makes them itself: a bar begins anew, and history is kept by itself."""
+_COMPARISONS = {"less": keras.ops.less, "greater": keras.ops.greater}
+"""What callbacks that watch a metric hold as `monitor_op`."""
+
+
+def shared_variables(model: Any) -> list[Any]:
+    """Weights, seed generators and the optimizer's state; each once."""
+    own = {id(variable) for variable in own_variables(model)}
+    variables = [*model.variables, *optimizer_variables(model)]
+    return list({id(variable): variable for variable in variables if id(variable) not in own}.values())
+
+
+def optimizer_variables(model: Any) -> list[Any]:
+    """All of the optimizer's state: slots, iterations, learning rate, loss scale, moving averages, sums."""
+    return [variable for optimizer in _optimizers(model) for variable in optimizer.variables]
+
+
+def own_variables(model: Any) -> list[Any]:
+    """Sums over this rank's rows: of metrics, and of gradients that are not summed over ranks yet (`gradients.py`)."""
+    accumulated = [sums for optimizer in _optimizers(model) for sums in compat.accumulated_gradients(optimizer)]
+    return [*model.metrics_variables, *accumulated]
+
+
+def _optimizers(model: Any) -> list[Any]:
+    """The optimizer, and those within it."""
+    found = []
+    optimizer = getattr(model, "optimizer", None)
+    while optimizer is not None:
+        found.append(optimizer)
+        optimizer = getattr(optimizer, "inner_optimizer", None)
+    return found
+
+
+def capture_callbacks(callbacks: Sequence[Any], tensors: Tensors) -> list[Any]:
+    """The state of each callback: class and what `object_state.capture` finds."""
+    states = []
+    for index, callback in enumerate(_users(callbacks)):
+        state = {
+            "held": encode(capture(callback, _NOT_STATE), tensors, f"callbacks/{index}"),
+            "monitor_op": _name_of_comparison(getattr(callback, "monitor_op", None)),
+        }
+        states.append([type(callback).__name__, state])
+    return states
+
+
+def _users(callbacks: Sequence[Any]) -> list[Any]:
+    return [callback for callback in callbacks if not isinstance(callback, _KERAS_OWN)]
+
+
+def restore_callbacks(callbacks: Sequence[Any], states: Sequence[Any], tensors: Mapping[str, Any]) -> None:
+    """Gives each callback its state; where the script has other callbacks now, says so."""
+    callbacks = _users(callbacks)
+    theirs, ours = [name for name, _ in states], [type(callback).__name__ for callback in callbacks]
+    if theirs != ours:
+        _LOGGER.warning(
+            "the snapshot was taken with the callbacks %s, the script has %s: only those in the same place go on",
+            ", ".join(theirs) or "(none)",
+            ", ".join(ours) or "(none)",
+        )
+    for callback, (name, state) in zip(callbacks, states, strict=False):
+        if type(callback).__name__ != name:
+            continue
+        restore(callback, decode(state["held"], tensors))
+        if state["monitor_op"] is not None:
+            callback.monitor_op = _COMPARISONS[state["monitor_op"]]
+
+
+def _name_of_comparison(function: Any) -> str | None:
+    return next((name for name, known in _COMPARISONS.items() if function is known), None)
+
+
+def capture_global_seed() -> Any:
+    """The state of Keras's own seed generator, if it has been made."""
+    generator = compat.global_state.get_global_attribute(compat.GLOBAL_SEED_GENERATOR)
+    return None if generator is None else np.asarray(generator.state.numpy())
+
+
+def restore_global_seed(state: Any) -> None:
+    """Puts it where it was."""
+    if state is not None:
+        compat.global_seed_generator().state.assign(state)
+
+
+def plain(logs: Any) -> Any:
+    """Logs as numbers, whatever holds them."""
+    return {name: plain(value) if isinstance(value, dict) else _number(value) for name, value in (logs or {}).items()}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_number(item) for item in value]
+    return value.numpy() if hasattr(value, "numpy") else value

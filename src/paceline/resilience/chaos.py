@@ -1,0 +1,165 @@
+"""Faults that strike this process, where ``--chaos`` wants them: the hooks of `fit` and of the store come here.
+
+What is due is decided in ``chaos/plan.py``; here it is done, and nobody hears of it before but the log.
+"""
+
+import logging
+import os
+import re
+import signal
+import time
+from collections.abc import Mapping
+from functools import cache
+from typing import NoReturn
+
+from paceline.chaos.grammar import read_plan
+from paceline.chaos.plan import FULL_FOR_SNAPSHOTS, Action, Fault, Moment, Phase
+from paceline.cluster import environment
+from paceline.comm.world import World
+from paceline.store.folder import Folder
+from paceline.store.parts import TENSORS_FILE, rank_folder
+from paceline.store.staging import SNAPSHOT_PREFIX
+
+_LOGGER = logging.getLogger("paceline")
+
+_COMMITTED = re.compile(rf"{SNAPSHOT_PREFIX}\d+(-\S+)?", re.ASCII)
+_SETTLING_SECONDS = 10.0
+_POLL_SECONDS = 0.01
+_FIRST_RESTART = 2
+
+
+class Chaos:
+    """The faults of one rank in one generation.
+
+    Args:
+        faults: Those that strike this rank.
+        generation: Which.
+    """
+
+    def __init__(self, faults: tuple[Fault, ...], generation: int) -> None:
+        self._pending = list(faults)
+        self._generation = generation
+        self._began_at: int | None = None
+        self._full_for: set[str] | None = None
+        """The unfinished snapshots that have found no room; None: the disk has room."""
+        self._folder: Folder | None = None
+
+    def keep(self, folder: Folder) -> None:
+        """Where snapshots go, for the fault that damages one."""
+        self._folder = folder
+
+    def entered(self) -> None:
+        """`fit` begins, nothing is restored yet."""
+        if self._generation >= _FIRST_RESTART and self._began_at is None:
+            self._strike_if_due(Moment(Phase.RESTART, 0))
+
+    def began(self, step: int) -> None:
+        """An epoch begins after `step`; all is restored."""
+        if self._began_at is not None:
+            return
+        self._began_at = step
+        for fault in [fault for fault in self._pending if fault.is_missed(step)]:
+            self._pending.remove(fault)
+            _LOGGER.warning("chaos: %s does not strike: this generation begins after step %d", fault, step)
+        self._strike_if_due(Moment(Phase.START, step))
+
+    def stepped(self, before: int, step: int, *, is_last: bool) -> None:
+        """The steps up to `step` are done, and no snapshot of it is taken yet; `is_last`: this `fit` has no more."""
+        self._strike_if_due(Moment(Phase.STEP, step, before))
+        if is_last:
+            self.ended(step)
+
+    def validated(self, step: int) -> None:
+        """A batch of a validation after `step` is done."""
+        self._strike_if_due(Moment(Phase.VALIDATION, step))
+
+    def ended(self, step: int) -> None:
+        """`fit` has no more steps; its last snapshot is not taken yet."""
+        self._strike_if_due(Moment(Phase.END, step))
+
+    def writing(self, snapshot_step: int) -> None:
+        """Half of a file of the snapshot of `snapshot_step` is written; in the thread that writes it."""
+        self._strike_if_due(Moment(Phase.SNAPSHOT, snapshot_step))
+
+    def is_due_in_writing(self, snapshot_step: int) -> bool:
+        """Whether `writing` would strike."""
+        return self._due(Moment(Phase.SNAPSHOT, snapshot_step)) is not None
+
+    def has_room(self, unfinished: str) -> bool:
+        """Whether the disk has room for more of a snapshot that is written to the directory `unfinished`."""
+        if self._full_for is None:
+            return True
+        if unfinished not in self._full_for and len(self._full_for) == FULL_FOR_SNAPSHOTS:
+            self._full_for = None
+            _LOGGER.warning("chaos: the disk has room again")
+            return True
+        self._full_for.add(unfinished)
+        return False
+
+    def _due(self, moment: Moment) -> Fault | None:
+        began_at = self._began_at or 0
+        return next((fault for fault in self._pending if fault.is_due(moment, began_at)), None)
+
+    def _strike_if_due(self, moment: Moment) -> None:
+        fault = self._due(moment)
+        if fault is None:
+            return
+        self._pending.remove(fault)
+        _LOGGER.warning("chaos: %s strikes after step %d", fault, moment.step)
+        self._strike(fault)
+
+    def _strike(self, fault: Fault) -> None:
+        match fault.action:
+            case Action.KILL:
+                _kill()
+            case Action.STOP:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case Action.TERM:
+                os.kill(os.getpid(), signal.SIGTERM)
+            case Action.EXCEPTION:
+                raise RuntimeError(f"chaos: {fault}")
+            case Action.DISK_FULL:
+                self._full_for = set()
+            case Action.CORRUPT_SNAPSHOT:
+                self._corrupt()
+                _kill()
+
+    def _corrupt(self) -> None:
+        """Flips a bit in the newest snapshot, once none is being written that would become the newest."""
+        assert self._folder is not None
+        give_up_at = time.monotonic() + _SETTLING_SECONDS
+        while self._folder.unpublished() and time.monotonic() < give_up_at:
+            time.sleep(_POLL_SECONDS)
+        names = [name for name in self._folder.children("") if _COMMITTED.fullmatch(name)]
+        if not names:
+            _LOGGER.warning("chaos: there is no snapshot to damage in %s", self._folder.location)
+            return
+        path = f"{names[-1]}/{rank_folder(0)}/{TENSORS_FILE}"
+        with self._folder.reader(path) as file:
+            content = bytearray(file.read())
+        content[len(content) // 2] ^= 1
+        with self._folder.writer(path) as changed:
+            changed.write(content)
+        _LOGGER.warning("chaos: one bit of %s/%s is flipped", self._folder.location, path)
+
+
+def chaos_of(world: World, variables: Mapping[str, str]) -> Chaos:
+    """What strikes this rank of `world`; nothing where no ``--chaos`` was given. The same object each time."""
+    identity = world.identity
+    return _chaos(
+        variables.get(environment.CHAOS, ""), identity.generation, world.rank, world.size, identity.seed, os.getpid()
+    )
+
+
+@cache
+def _chaos(text: str, generation: int, rank: int, size: int, seed: int, pid: int) -> Chaos:
+    del pid  # a forked child is another process, which must not strike again
+    if not text:
+        return Chaos((), generation)
+    faults = read_plan([text]).faults_of(generation=generation, world_size=size, seed=seed)
+    return Chaos(tuple(fault for fault in faults if fault.rank == rank), generation)
+
+
+def _kill() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("a process outlived SIGKILL")

@@ -1,0 +1,67 @@
+"""Where a run stands in its data. Pure arithmetic; what reads the data is in `data/` and `fit/`.
+
+    iterator 0          iterator 1          iterator 2
+    [b b b b b b b]     (never read)        [b b b ^]      ^ here: batches = (7, 0, 3)
+
+Whoever makes the same iterators over the same dataset, in this order, and takes as many batches from each stands at the
+same place: a shuffle draws one seed for each iterator, read or not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in the data of one `fit`."""
+
+    epoch: int = 0
+    """From 0."""
+    step: int = 0
+    """Steps of the epoch that have been taken."""
+    batches: tuple[int, ...] = ()
+    """Taken from each iterator so far; the last one is being read."""
+    steps_seen: int = 0
+    """Steps that Keras has counted in the iterator that is being read."""
+
+    @property
+    def has_next_iterator(self) -> bool:
+        """Whether the epoch's data has been read, and the next epoch's iterator been made: so it is in a validation."""
+        return self.step > 0 and self.batches[-1:] == (0,)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Cursor":
+        """What `to_json` was given."""
+        return cls(**{**value, "batches": tuple(value["batches"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How to come to a cursor without the state of an iterator."""
+
+    iterators_to_make: int
+    """Before the one to read on from; not read."""
+    batches_to_read_before: tuple[int, ...]
+    """From the iterators before it, for data that cannot be begun again; empty where making them is enough."""
+    batches_to_skip: int
+    """Of the iterator to read on from."""
+
+
+def replay_to(cursor: Cursor, *, is_one_stream: bool) -> Replay:
+    """How to come to `cursor`.
+
+    Args:
+        cursor: The place.
+        is_one_stream: Whether each iterator goes on where the one before it stopped (a bare generator).
+    """
+    *before, current = cursor.batches or (0,)
+    return Replay(
+        iterators_to_make=len(before),
+        batches_to_read_before=tuple(before) if is_one_stream else (),
+        batches_to_skip=current,
+    )

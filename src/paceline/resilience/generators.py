@@ -1,0 +1,55 @@
+"""The process's random generators: Python's, NumPy's, TensorFlow's. Keras's own is a variable (`fit/kept_state.py`)."""
+
+import random
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from paceline.data import seeds
+from paceline.strategy import compat
+
+
+def capture_generators() -> dict[str, Any]:
+    """The state of all of them, as a value for `object_state.encode`. Draws no number."""
+    made = compat.stateful_random_ops.global_generator
+    eager = _eager_seeds()
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(legacy=False),
+        "numpy_generators": seeds.num_default_generators(),
+        "tensorflow_seed": compat.global_seed(),
+        "tensorflow_eager": None if eager is None else eager.getstate(),
+        "tensorflow_generator": None if made is None else made.state.numpy(),
+    }
+
+
+def tensorflow_is_seeded() -> bool:
+    """Whether a run with the same seed would draw the same numbers."""
+    return compat.global_seed() is not None
+
+
+def was_seeded_otherwise(state: dict[str, Any]) -> bool:
+    """Whether TensorFlow has another seed than when `state` was captured: data made so far are shuffled otherwise."""
+    return bool(state["tensorflow_seed"] != compat.global_seed())
+
+
+def _eager_seeds() -> Any:
+    """Python's generator out of which TensorFlow takes the seeds of operations that have none; None while unseeded."""
+    return getattr(compat.context(), "_rng", None)
+
+
+def restore_generators(state: dict[str, Any]) -> None:
+    """Puts them where they were."""
+    if state["tensorflow_seed"] is not None and state["tensorflow_seed"] != compat.global_seed():
+        tf.random.set_seed(state["tensorflow_seed"])
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    seeds.set_num_default_generators(state["numpy_generators"])
+    eager = _eager_seeds()
+    if state["tensorflow_eager"] is not None and eager is not None:
+        eager.setstate(state["tensorflow_eager"])
+    if state["tensorflow_generator"] is not None:
+        generator = tf.random.get_global_generator()
+        if generator.state.shape == state["tensorflow_generator"].shape:
+            generator.state.assign(state["tensorflow_generator"])

@@ -1,0 +1,22 @@
+"""What ranks want of each other, at the end of a step, however they talk."""
+
+import numpy as np
+
+from paceline.cluster.communication import Communication
+from paceline.comm.wishes import Wishes
+from paceline.comm.world import World
+
+
+def heard(world: World) -> Wishes:
+    """This rank's wishes, which have heard the others' of this step. Collective where the ranks do not talk over MPI.
+
+    Over MPI they came with the count of the step's rows; TensorFlow's own collectives carry only what is in its graphs.
+    """
+    wishes = world.wishes
+    if world.size == 1:
+        if wishes.wants_to_leave:
+            wishes.hear(wishes.own)
+    elif world.communication is not Communication.MPI:
+        [total] = world.communicator.all_reduce([np.array(wishes.own, np.int64)])
+        wishes.hear(int(total))
+    return wishes

@@ -1,0 +1,241 @@
+"""Where this process keeps its snapshots: one directory, agreed over ranks, written off the step path.
+
+rank 0   copy ─ submit ─ step ─ step ─ …        thread: part, wait for the others' parts, manifest
+rank 1   copy ─ submit ─ step ─ step ─ …        thread: part
+
+A rank that could not write its part, or left it out, goes on with the next one: by that the chief knows.
+"""
+
+import atexit
+import contextlib
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.comm.communicator import Communicator
+from paceline.comm.world import World
+from paceline.errors import ConfigurationError
+from paceline.observe.rank_logging import log_with_rank
+from paceline.resilience.chaos import chaos_of
+from paceline.resilience.struck_folder import StruckFolder
+from paceline.store.background import BackgroundWriter, Outcome
+from paceline.store.folder import Folder
+from paceline.store.manifest import SnapshotInfo, SnapshotMeta
+from paceline.store.parts import Part, PartRecord
+from paceline.store.reading import SnapshotReader
+from paceline.store.snapshots import SnapshotStore, Writer
+
+_LOGGER = logging.getLogger("paceline")
+
+ENDS_FIT = "ends_fit"
+"""In the notes of a snapshot: whether its `fit` had come to its end."""
+
+_ENDS_OF_FITS_KEPT = 16
+_PARTS_SECONDS = 120.0
+_PROBE_SECONDS = 10.0
+_POLL_SECONDS = 0.01
+_LAST_SECONDS = 20.0
+"""For what is being written when the process ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    step: int
+    attempt: int
+    meta: SnapshotMeta
+    part: Part
+
+
+class Keeper:
+    """The snapshots of one job in one directory.
+
+    Args:
+        directory: A path, or a URL that the store knows.
+        world: The ranks that take part.
+        keep: How many stay. The last ones of earlier fits stay, too: a rerun passes through them.
+    """
+
+    def __init__(self, directory: str, world: World, keep: int) -> None:
+        identity = world.identity
+        self._world = world
+        self.chaos = chaos_of(world, os.environ)
+        """Faults that strike on purpose."""
+        self._store = SnapshotStore(
+            directory,
+            keep=keep,
+            writer=Writer(identity.job_id, identity.generation),
+            is_kept=_is_passed_through,
+            around=self._under_chaos,
+        )
+        self._held = contextlib.ExitStack()
+        self._attempt = 0
+        self._num_left_out = 0
+        self._handed_over: deque[tuple[int, int]] = deque()
+        """Steps and attempts of snapshots that are waiting, or have been left out."""
+        self._background: BackgroundWriter[_Job, SnapshotInfo | None] = BackgroundWriter(
+            self._write, self._done, patience_seconds=_LAST_SECONDS
+        )
+        self.found: SnapshotInfo | None = None
+        """The snapshot to go on from, the same on all ranks; None: there is none."""
+        self.committed: SnapshotInfo | None = None
+        """The newest one that this process has seen become whole; on the chief only."""
+
+    @property
+    def location(self) -> str:
+        """The directory, for people."""
+        return self._store.location
+
+    def open(self) -> None:
+        """Takes the directory for this job and agrees on the snapshot to go on from. Collective.
+
+        Raises:
+            ConfigurationError: another job holds it, or some host does not see it; on all ranks.
+        """
+        log_with_rank(self._world.rank, self._world.size)  # where no launcher has: what goes on must be seen
+        communicator = self._world.communicator
+        fault, name = "", ""
+        if communicator.rank == 0:
+            try:
+                for line in self._held.enter_context(self._store.hold()):
+                    _LOGGER.info("%s", line)
+                name = self._newest()
+            except (ConfigurationError, OSError) as error:
+                fault = str(error) or type(error).__name__
+        fault, name = _chiefs_texts(communicator, fault, name)
+        if fault:
+            raise ConfigurationError(f"the snapshot directory {self.location} cannot be used: {fault}")
+        self._check_that_all_see_it(communicator)
+        self.found = self._store.find(name) if name else None
+        self._background.__enter__()
+        atexit.register(self.close)
+
+    def reader(self, info: SnapshotInfo) -> SnapshotReader:
+        """The contents of a snapshot."""
+        return self._store.open(info)
+
+    def end_of_fit(self, fit_call: int) -> SnapshotInfo | None:
+        """The snapshot in which that `fit` had ended, if it is still there. Collective: as the chief sees it."""
+        name = ""
+        if self._world.rank == 0:
+            for entry in self._store.entries():
+                if isinstance(entry, SnapshotInfo) and entry.fit_call == fit_call and entry.notes.get(ENDS_FIT):
+                    name = entry.name
+                    break
+        [name] = _chiefs_texts(self._world.communicator, name)
+        return self._store.find(name) if name else None
+
+    def keep(self, step: int, meta: SnapshotMeta, part: Part) -> None:
+        """Hands over a snapshot, to be written while training goes on; on all ranks at the same step."""
+        self._attempt += 1
+        self._handed_over.append((step, self._attempt))
+        replaced = self._background.submit(_Job(step, self._attempt, meta, part))
+        if replaced is not None:
+            self._num_left_out += 1
+            if self._world.rank == 0:
+                self._store.abandon(replaced.step, attempt=replaced.attempt)
+            if self._world.rank == 0 and self._num_left_out == 1:
+                _LOGGER.warning(
+                    "the snapshot of step %d is left out: the one before it is still being written to %s. Where that "
+                    "happens often, take fewer (--snapshot-every).",
+                    replaced.step,
+                    self.location,
+                )
+
+    def finish(self, timeout_seconds: float) -> bool:
+        """Waits until all that was handed over is written, or given up; whether that came in time."""
+        return self._background.flush(timeout_seconds)
+
+    def close(self) -> None:
+        """Finishes and gives the directory back."""
+        atexit.unregister(self.close)
+        self._background.__exit__(None, None, None)
+        self._held.close()
+
+    def give_up(self) -> None:
+        """Has the end of the process not wait for what is being written; the next start clears it away."""
+        atexit.unregister(self.close)
+
+    def _under_chaos(self, folder: Folder) -> Folder:
+        self.chaos.keep(folder)
+        return StruckFolder(folder, self.chaos)
+
+    def _newest(self) -> str:
+        search = self._store.newest_intact()
+        for line in search.skipped:
+            _LOGGER.warning("%s", line)
+        return "" if search.found is None else search.found.name
+
+    def _check_that_all_see_it(self, communicator: Communicator) -> None:
+        if communicator.size == 1:
+            return
+        [token] = _chiefs_texts(communicator, secrets.token_hex(8))
+        if communicator.rank == 0:
+            self._store.write_probe(token)
+        communicator.barrier()
+        give_up_at = time.monotonic() + _PROBE_SECONDS
+        while not (is_seen := self._store.sees_probe(token)) and time.monotonic() < give_up_at:
+            time.sleep(_POLL_SECONDS)
+        views = np.concatenate(communicator.all_gather(np.array([is_seen], np.int8)))
+        if communicator.rank == 0:
+            self._store.remove_probe(token)
+        if not views.all():
+            raise ConfigurationError(
+                f"the snapshot directory {self.location} is not the same one on all hosts: rank(s) "
+                f"{', '.join(map(str, np.flatnonzero(views == 0)))} do not see what rank 0 writes there. Give a "
+                "directory on a file system that all hosts share, or an object store's URL (--snapshot-dir)."
+            )
+
+    def _write(self, job: _Job) -> SnapshotInfo | None:
+        while self._handed_over[0][1] < job.attempt:
+            self._handed_over.popleft()
+        own = self._store.write_part(job.step, self._world.rank, job.part, attempt=job.attempt)
+        if self._world.rank > 0:
+            return None
+        records: tuple[PartRecord, ...] = (own,)
+        give_up_at = time.monotonic() + _PARTS_SECONDS
+        while len(records) < self._world.size:
+            if time.monotonic() > give_up_at:
+                raise TimeoutError(f"only {len(records)} of {self._world.size} ranks have written their part")
+            time.sleep(_POLL_SECONDS)
+            moved_on = self._ranks_in_later_ones(job)  # looked at first: what is missing then stays so
+            records = self._store.records(job.step, attempt=job.attempt)
+            if without := moved_on - {record.rank for record in records}:
+                raise RuntimeError(f"rank(s) {', '.join(map(str, sorted(without)))} could not write their part")
+        return self._store.commit(job.step, job.meta, records, attempt=job.attempt)
+
+    def _ranks_in_later_ones(self, job: _Job) -> set[int]:
+        """The ranks that have written a later snapshot, and so will not write that of `job` any more."""
+        later = [(step, attempt) for step, attempt in tuple(self._handed_over) if attempt > job.attempt]
+        return {record.rank for step, attempt in later for record in self._store.records(step, attempt=attempt)}
+
+    def _done(self, job: _Job, outcome: Outcome[SnapshotInfo | None]) -> None:
+        if outcome.error is None:
+            self.committed = outcome.result or self.committed
+            return
+        _LOGGER.error(
+            "NO SNAPSHOT of step %d could be written to %s (%s): %s. Training goes on; the next snapshot is tried when "
+            "it is due.",
+            job.step,
+            self.location,
+            type(outcome.error).__name__,
+            outcome.error,
+        )
+        if self._world.rank == 0:
+            self._store.abandon(job.step, attempt=job.attempt)
+
+
+def _is_passed_through(info: SnapshotInfo, newest: SnapshotInfo) -> bool:
+    """Whether a rerun passes through this one: it ends one of the last fits before the one that goes on."""
+    return bool(info.notes.get(ENDS_FIT)) and newest.fit_call - info.fit_call <= _ENDS_OF_FITS_KEPT
+
+
+def _chiefs_texts(communicator: Communicator, *texts: str) -> list[str]:
+    """The chief's texts on every rank. Collective."""
+    own = "\0".join(texts).encode() if communicator.rank == 0 else b""
+    gathered = communicator.all_gather(np.frombuffer(own, np.uint8))
+    return gathered[0].tobytes().decode().split("\0")

@@ -1,0 +1,66 @@
+"""SIGTERM and SIGUSR1: a host is about to be taken away. They are noted; the ranks agree on the step to stop at."""
+
+import os
+import signal
+import threading
+from types import FrameType
+
+from paceline.comm.wishes import Wishes
+from paceline.errors import EXIT_PREEMPTED
+
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+class Preemption:
+    """Notes the signals of one process.
+
+    Inside a `fit` they are a wish that all ranks hear of; outside there is no step to stop at, nothing is lost that the
+    newest snapshot does not hold, and the process leaves at once.
+
+    Args:
+        wishes: Where to put the wish.
+    """
+
+    def __init__(self, wishes: Wishes) -> None:
+        self._wishes = wishes
+        self._in_fit = False
+
+    def watch(self) -> None:
+        """Begins to note them; only the main thread can, elsewhere signals do what they did before."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                signal.signal(number, self._note)
+
+    def enter_fit(self) -> None:
+        """From now on a signal waits for the end of a step."""
+        self._in_fit = True
+
+    def leave_fit(self) -> None:
+        """From now on a signal ends the process."""
+        self._in_fit = False
+
+    def leave_if_told(self) -> None:
+        """After a `fit`.
+
+        Raises:
+            SystemExit: a signal has come and found no step to stop at.
+        """
+        if self._wishes.wants_to_leave:
+            raise SystemExit(EXIT_PREEMPTED)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._wishes.wants_to_leave = True
+        if not self._in_fit:
+            raise SystemExit(EXIT_PREEMPTED)
+
+
+_watched: dict[int, Preemption] = {}
+
+
+def preemption_of(wishes: Wishes) -> Preemption:
+    """The one that notes this process's signals; begins to when first asked for."""
+    if os.getpid() not in _watched:
+        _watched[os.getpid()] = Preemption(wishes)
+        _watched[os.getpid()].watch()
+    return _watched[os.getpid()]

@@ -1,0 +1,174 @@
+"""`paceline.TrainingState`: snapshots for loops that are not Keras's `fit`."""
+
+import logging
+import os
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from paceline.comm.communicator import Reduction
+from paceline.comm.world import current_world
+from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
+from paceline.errors import EXIT_PREEMPTED
+from paceline.rendezvous.channel import Preempted, Progress, Resumed
+from paceline.resilience import variables
+from paceline.resilience.generators import capture_generators, restore_generators
+from paceline.resilience.keeper import Keeper
+from paceline.resilience.object_state import Tensors, capture, decode, encode, restore
+from paceline.resilience.signals import preemption_of
+from paceline.store.manifest import SnapshotMeta
+from paceline.store.parts import Part
+
+_LOGGER = logging.getLogger("paceline")
+
+_LEAVING_SECONDS = 8.0
+_GENERATORS = "generators of this process"
+
+
+class TrainingState:
+    """Everything that a loop of your own needs to go on after a death.
+
+        data = iter(dataset)
+        state = paceline.TrainingState("/shared/run-7", model=model, optimizer=optimizer, loss=mean_loss, data=data)
+        for step in range(state.restore(), 1000):
+            train_step(next(data))
+            if step % 100 == 99:
+                state.save(step + 1)
+        state.close()
+
+    Weights and optimizers are written by the chief; metrics, iterators, random generators and other objects by each
+    rank. `restore` and `save` are collective: all ranks call them at the same step. A job that was told to stop
+    (SIGTERM, SIGUSR1) stops in the next `save`, on all ranks, with exit code 75.
+
+    Args:
+        directory: On a file system that all hosts share, or an object store's URL; for this job alone.
+        keep: How many snapshots stay.
+        **parts: By name, built: Keras models, optimizers and metrics, `tf.Variable`s, `tf.data` iterators, and any
+            object with ``state_dict()`` and ``load_state_dict(state)``, or with attributes that can be kept.
+
+    Raises:
+        ConfigurationError: another job uses the directory, or some host does not see it; in `restore`.
+        ValueError: a snapshot does not fit the parts; an iterator's state cannot be kept. In `restore` and `save`.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, keep: int = 3, **parts: Any) -> None:
+        self._world = current_world()
+        self._keeper = Keeper(os.fspath(directory), self._world, keep)
+        self._parts = parts
+        self._is_open = False
+
+    def restore(self) -> int:
+        """Puts all parts where the newest snapshot has them; how many steps it holds, 0 without one. Collective.
+
+        From here on signals wait for the next `save`.
+        """
+        self._open()
+        info = self._keeper.found
+        if info is None:
+            return 0
+        reader = self._keeper.reader(info)
+        same_world = info.world_size == self._world.size
+        own_rank = self._world.rank if same_world else 0
+        tensors = {**reader.tensors(0), **(reader.tensors(own_rank) if own_rank else {})}
+        shared: Any = reader.state(0)["shared"]
+        own: Any = reader.state(own_rank)["own"]
+        missing = sorted(self._parts.keys() - (shared.keys() | own.keys()))
+        if missing:
+            raise ValueError(
+                f"the snapshot {info.path} has no {', '.join(missing)}; it has {', '.join(sorted({*shared, *own}))}. "
+                "Register what it has, under the same names, or use another directory."
+            )
+        for name, part in self._parts.items():
+            if _is_shared(part):
+                variables.check(_variables_of(part), shared[name], f"{name}: variable")
+                variables.assign(_variables_of(part), shared[name], tensors)
+            elif isinstance(part, keras.Metric):
+                variables.check(part.variables, own[name], f"{name}: variable")
+                parts = [tensors] if same_world else [reader.tensors(rank) for rank in range(info.world_size)]
+                is_chief = same_world or self._world.rank == 0
+                variables.assign_sums(part.variables, own[name], parts, is_chief=is_chief)
+            elif isinstance(part, tf.data.Iterator):
+                restore_iterator(part, decode(own[name], tensors))
+            else:
+                restore(part, decode(own[name], tensors))
+        restore_generators(decode(own[_GENERATORS], tensors))
+        self._world.tell(Resumed(info.step, 0, self._world.identity.generation, info.name))
+        if self._world.rank == 0:
+            _LOGGER.info("going on from the snapshot of step %d (%s)", info.step, info.path)
+        return info.step
+
+    def save(self, step: int) -> None:
+        """Takes a snapshot; it is written while training goes on. Collective.
+
+        Args:
+            step: How many steps of the job are done.
+
+        Raises:
+            SystemExit: some rank was told to stop; the snapshot is written.
+        """
+        self._open()
+        tensors: Tensors = {}
+        own = {name: self._own_state(name, part, tensors) for name, part in self._parts.items() if not _is_shared(part)}
+        own[_GENERATORS] = encode(capture_generators(), tensors, "generators")
+        tensors = {name: np.array(tensor) for name, tensor in tensors.items()}
+        shared = {}
+        if self._world.rank == 0:
+            for name, part in self._parts.items():
+                if _is_shared(part):
+                    shared[name] = variables.copied(_variables_of(part), f"shared/{name}", tensors)
+        notes = {"seed": self._world.identity.seed, "generation": self._world.identity.generation}
+        meta = SnapshotMeta(epoch=0, fit_call=0, world_size=self._world.size, notes=notes)
+        self._keeper.keep(step, meta, Part(tensors, {"shared": shared, "own": own}))
+        self._world.tell(Progress(step, 0))
+        wishes = self._world.wishes
+        leaving = np.array(wishes.wants_to_leave, np.int8)
+        if self._world.communicator.all_reduce([leaving], Reduction.MAX)[0]:
+            self._keeper.finish(_LEAVING_SECONDS)
+            self._world.communicator.barrier()
+            self._world.tell(Preempted(step))
+            raise SystemExit(EXIT_PREEMPTED)
+
+    def close(self) -> None:
+        """Waits until the last snapshot is written, and gives the directory back."""
+        if self._is_open:
+            self._is_open = False
+            self._keeper.close()
+            preemption_of(self._world.wishes).leave_fit()
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self._keeper.open()
+            self._is_open = True
+            preemption_of(self._world.wishes).enter_fit()
+
+    def _own_state(self, name: str, part: Any, tensors: Tensors) -> Any:
+        if isinstance(part, keras.Metric):
+            return variables.copied(part.variables, f"own/{name}", tensors)
+        if isinstance(part, tf.data.Iterator):
+            try:
+                return encode(iterator_state(part), tensors, f"own/{name}")
+            except NoIteratorStateError as fault:
+                raise ValueError(
+                    f"{name}: the state of this iterator cannot be kept: its dataset holds state of its own ({fault}). "
+                    "Register an object with state_dict() and load_state_dict() that knows how far the data have been "
+                    "read, and skip as much of them."
+                ) from fault
+        return encode(capture(part), tensors, f"own/{name}")
+
+
+def _is_shared(part: Any) -> bool:
+    """Whether all ranks have the same one, so that the chief's is enough."""
+    return isinstance(part, (keras.Model, keras.Layer, keras.optimizers.Optimizer, keras.Variable, tf.Variable))
+
+
+def _variables_of(part: Any) -> list[Any]:
+    if isinstance(part, (keras.Variable, tf.Variable)):
+        return [part]
+    own = {id(variable) for variable in getattr(part, "metrics_variables", ())}
+    found = list(part.variables)
+    inner = getattr(part, "inner_optimizer", None)
+    if inner is not None:
+        found += list(inner.variables)
+    return list({id(variable): variable for variable in found if id(variable) not in own}.values())

@@ -1,0 +1,28 @@
+"""A small part of ``make chaos`` in every check: each phase meets each job and rank, each action each job and rank."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from harness import Lab, last_lines
+from schedules import ACTIONS, PHASES, Case, subset
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+JOBS = ("all_callbacks", "all_layers")
+CASES = [*subset(JOBS)]
+
+
+def test_the_subset_is_pairwise() -> None:
+    met = [(cell, case.job) for case in CASES for cell in case.cells]
+    assert {(cell.phase, job) for cell, job in met} == {*product(PHASES, JOBS)}
+    assert {(cell.action, job) for cell, job in met} == {*product(ACTIONS, JOBS)}
+    assert {(cell.phase, cell.rank) for cell, _ in met} == {*product(PHASES, (0, 1))}
+    assert {(cell.action, cell.rank) for cell, _ in met} == {*product(ACTIONS, (0, 1))}
+    assert len({(cell.action, cell.phase) for cell, _ in met}) == len(PHASES) * len(JOBS), "no cell twice"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_job_that_is_struck_again_and_again_ends_as_if_nothing_had_happened(case: Case, tmp_path: Path) -> None:
+    verdict = Lab(tmp_path, deadline_seconds=250.0, hang_timeout_seconds=4.0).run(case)
+    assert verdict.has_passed, f"{verdict.faults}\n{last_lines(verdict)}"

@@ -1,0 +1,351 @@
+"""Small training jobs, each with something that has state: the name of the function is the name of the case."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from lives import Dies, told
+
+JOBS: dict[str, Callable[[], Any]] = {}
+
+ROWS, BATCH = 100, 8
+STEPS = -(-ROWS // BATCH)
+
+layers = keras.layers
+LOSS = keras.losses.SparseCategoricalCrossentropy
+
+
+def job(function: Callable[[], Any]) -> Callable[[], Any]:
+    JOBS[function.__name__] = function
+    return function
+
+
+def rows() -> tuple[Any, Any]:
+    features = np.random.default_rng(3).normal(size=(ROWS, 6)).astype("float32")
+    return features, (features.sum(axis=1) > 0).astype("int32")
+
+
+def shuffled() -> Any:
+    return tf.data.Dataset.from_tensor_slices(rows()).shuffle(40).batch(BATCH)
+
+
+def model_of(*hidden: Any, optimizer: Any = None, **compiling: Any) -> Any:
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(8, "relu"), *hidden, layers.Dense(2, dtype="float32")])
+    model.compile(
+        optimizer or keras.optimizers.SGD(0.1, momentum=0.9), LOSS(from_logits=True), metrics=["accuracy"], **compiling
+    )
+    return model
+
+
+def fit(model: Any, *data: Any, callbacks: Any = (), **options: Any) -> Any:
+    return model.fit(*data, epochs=options.pop("epochs", 3), verbose=0, callbacks=[Dies(), *callbacks], **options)
+
+
+def result_of(model: Any, *data: Any, **options: Any) -> Any:
+    fit(model, *data, **options)
+    return told(model)
+
+
+# Optimizers and layers with state.
+
+
+@job
+def momentum() -> Any:
+    return result_of(model_of(), shuffled())
+
+
+@job
+def adam_schedule_clipnorm() -> Any:
+    rate = keras.optimizers.schedules.CosineDecay(0.02, 60)
+    return result_of(model_of(optimizer=keras.optimizers.Adam(rate, clipnorm=0.5)), shuffled())
+
+
+@job
+def dropout_and_batch_normalization() -> Any:
+    hidden = (layers.BatchNormalization(), layers.Dropout(0.3), layers.GaussianNoise(0.1))
+    return result_of(model_of(*hidden, optimizer=keras.optimizers.Adam(0.01)), shuffled())
+
+
+@job
+def accumulation() -> Any:
+    return result_of(model_of(optimizer=keras.optimizers.Adam(0.01, gradient_accumulation_steps=4)), shuffled())
+
+
+@job
+def moving_average_swapped_in() -> Any:
+    optimizer = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=5)
+    swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    optimizer_2 = keras.optimizers.Adam(0.01, use_ema=True, ema_momentum=0.9)
+    first, second = model_of(optimizer=optimizer), model_of(optimizer=optimizer_2)
+    fit(first, shuffled())
+    fit(second, shuffled(), callbacks=[swap], validation_data=rows())
+    return told(first, second)
+
+
+@job
+def loss_scale() -> Any:
+    keras.config.set_dtype_policy("mixed_float16")
+    optimizer = keras.optimizers.LossScaleOptimizer(
+        keras.optimizers.Adam(0.01), initial_scale=2.0**40, dynamic_growth_steps=5
+    )
+    return result_of(model_of(layers.Dropout(0.2), optimizer=optimizer), shuffled())
+
+
+@job
+def several_steps_per_execution() -> Any:
+    return result_of(model_of(layers.Dropout(0.2), steps_per_execution=2), shuffled(), epochs=4)
+
+
+@job
+def eagerly() -> Any:
+    return result_of(model_of(layers.Dropout(0.2), run_eagerly=True), shuffled(), epochs=2)
+
+
+# Data.
+
+
+@job
+def arrays_shuffled() -> Any:
+    return result_of(model_of(), *rows(), batch_size=BATCH)
+
+
+@job
+def arrays_with_weights_and_split() -> Any:
+    weights = np.linspace(0.5, 1.5, ROWS)
+    return result_of(
+        model_of(), *rows(), batch_size=BATCH, sample_weight=weights, validation_split=0.2, class_weight=None
+    )
+
+
+@job
+def repeated_and_interleaved() -> Any:
+    features, labels = rows()
+
+    def part(index: Any) -> Any:
+        return tf.data.Dataset.from_tensor_slices((features, labels)).shard(4, index).shuffle(10)
+
+    data = tf.data.Dataset.range(4).interleave(part, cycle_length=2, num_parallel_calls=2, deterministic=True)
+    data = data.shuffle(30).repeat().map(lambda x, y: (x * 2, y), num_parallel_calls=2).batch(BATCH).prefetch(2)
+    return result_of(model_of(), data, steps_per_epoch=7, epochs=4)
+
+
+@job
+def repeated_with_small_state() -> Any:
+    data = tf.data.Dataset.from_tensor_slices(rows()).shuffle(30).repeat().batch(BATCH).prefetch(2)
+    return result_of(model_of(), data, steps_per_epoch=7, epochs=4)
+
+
+@job
+def large_shuffle_buffers() -> Any:
+    features, labels = rows()
+    wide = np.repeat(features, 500, axis=1)  # 1.2 MB: more than a snapshot takes
+    data = tf.data.Dataset.from_tensor_slices((wide, labels)).shuffle(ROWS).map(lambda x, y: (x[:6], y)).batch(BATCH)
+    return result_of(model_of(), data)
+
+
+@job
+def prefetched_to_the_end() -> Any:
+    """Before the first snapshot: the shuffle has no rows left to give, and writes down no seeds."""
+    data = tf.data.Dataset.from_tensor_slices(rows()).shuffle(40).batch(BATCH).prefetch(STEPS)
+    return result_of(model_of(), data)
+
+
+@job
+def finite_data_over_several_epochs() -> Any:
+    return result_of(model_of(), shuffled(), steps_per_epoch=5, epochs=2)
+
+
+@job
+def length_unknown() -> Any:
+    data = tf.data.Dataset.from_tensor_slices(rows()).shuffle(40).filter(lambda x, y: x[0] > -1).batch(BATCH)
+    return result_of(model_of(), data)
+
+
+@job
+def cached() -> Any:
+    data = tf.data.Dataset.from_tensor_slices(rows()).cache().shuffle(40).batch(BATCH)
+    return result_of(model_of(), data)
+
+
+@job
+def random_numbers_in_a_sequential_map() -> Any:
+    data = shuffled().map(lambda x, y: (x + tf.random.normal(tf.shape(x)), y))
+    return result_of(model_of(), data)
+
+
+class Batches(keras.utils.PyDataset):
+    """Shuffles its rows after each epoch, with a generator of its own and with NumPy's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.features, self.labels = rows()
+        self.order = np.arange(ROWS)
+        self.generator = np.random.default_rng()
+        self.num_read: list[int] = []
+
+    def __len__(self) -> int:
+        return STEPS
+
+    def __getitem__(self, index: int) -> Any:
+        chosen = self.order[index * BATCH : (index + 1) * BATCH]
+        return self.features[chosen], self.labels[chosen]
+
+    def on_epoch_end(self) -> None:
+        self.generator.shuffle(self.order)
+        np.random.shuffle(self.order[:50])
+
+
+@job
+def py_dataset() -> Any:
+    return result_of(model_of(), Batches())
+
+
+@job
+def py_dataset_with_threads() -> Any:
+    return result_of(model_of(), Batches(workers=2))
+
+
+@job
+def generator() -> Any:
+    def batches() -> Iterator[Any]:
+        features, labels = rows()
+        drawn = np.random.default_rng(5)
+        while True:
+            chosen = drawn.permutation(ROWS)[:BATCH]
+            yield features[chosen], labels[chosen]
+
+    return result_of(model_of(), batches(), steps_per_epoch=7, epochs=4)
+
+
+# Callbacks.
+
+
+class Counts(keras.callbacks.Callback):
+    """A user's callback that knows nothing of snapshots; the script reads what it has gathered."""
+
+    def __init__(self, losses: list[float]) -> None:
+        super().__init__()
+        self.losses = losses
+        self.random = np.random.default_rng(9)
+        self.num_epochs = 0
+        self.rates: dict[int, float] = {}
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.losses.append(float(logs["loss"]) + self.random.uniform())
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.num_epochs += 1
+        self.rates[epoch] = float(self.model.optimizer.learning_rate.numpy())
+
+
+class Hooked(keras.callbacks.Callback):
+    """A user's callback with the documented hook."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = {"seen": object()}
+        self.num_batches = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.num_batches += 1
+        self.hidden = {"seen": self.num_batches}
+
+    def get_state(self) -> dict[str, Any]:
+        return {"num_batches": self.num_batches}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.num_batches = state["num_batches"]
+
+
+@job
+def early_stopping_and_plateau() -> Any:
+    stopping = keras.callbacks.EarlyStopping("val_loss", patience=2, min_delta=0.02, restore_best_weights=True)
+    plateau = keras.callbacks.ReduceLROnPlateau("val_accuracy", factor=0.5, patience=1, min_delta=0.05)
+    model = model_of(optimizer=keras.optimizers.SGD(0.5, momentum=0.5))
+    features, labels = rows()
+    fit(model, shuffled(), epochs=9, callbacks=[stopping, plateau], validation_data=(features[:40], labels[:40]))
+    return told(model, stopped=stopping.stopped_epoch, best=repr(float(stopping.best)))
+
+
+@job
+def schedules_and_own_callbacks() -> Any:
+    import paceline
+
+    losses: list[float] = []
+    counts, hooked = Counts(losses), Hooked()
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * (0.9 if epoch > 1 else 1.0))
+    warmup = paceline.LearningRateWarmup(epochs=1.5, start=0.01)
+    model = model_of()
+    fit(model, shuffled(), callbacks=[warmup, schedule, counts, hooked])
+    return told(
+        model,
+        losses=list(map(repr, losses)),
+        epochs=counts.num_epochs,
+        rates=counts.rates,
+        seen=hooked.hidden,
+        n=hooked.num_batches,
+    )
+
+
+@job
+def loggers_and_backup() -> Any:
+    """Files of a run that goes on are those of one that never stopped; `BackupAndRestore` has its own idea of it."""
+    with tempfile.TemporaryDirectory() as other:
+        folder = Path(os.environ.get("PACELINE_SNAPSHOT_DIR", other)) / "files"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows_file = keras.callbacks.CSVLogger(str(folder / "rows.csv"))
+        best = keras.callbacks.ModelCheckpoint(str(folder / "best.keras"), save_best_only=True, monitor="loss")
+        backup = keras.callbacks.BackupAndRestore(str(folder / "backup"))
+        model = model_of()
+        fit(model, shuffled(), callbacks=[rows_file, best, backup])
+        saved = keras.models.load_model(folder / "best.keras")
+        text = (folder / "rows.csv").read_text()
+    return told(
+        model, best=repr(float(best.best)), text=text, saved=[float(np.sum(weight)) for weight in saved.get_weights()]
+    )
+
+
+@job
+def validation_data() -> Any:
+    features, labels = rows()
+    held_back = tf.data.Dataset.from_tensor_slices((features[:40], labels[:40])).shuffle(40).batch(BATCH)
+    return result_of(model_of(layers.Dropout(0.2)), shuffled(), validation_data=held_back)
+
+
+# Several fits.
+
+
+@job
+def several_fits() -> Any:
+    """Between them the script does what scripts do, and draws random numbers."""
+    data = shuffled()
+    model = model_of(layers.Dropout(0.2))
+    first = fit(model, data, epochs=2).history
+    between = model.evaluate(*rows(), verbose=0)
+    drawn = [float(np.random.uniform()), float(tf.random.uniform([])), float(np.random.default_rng().uniform())]
+    model.layers[0].trainable = False
+    model.compile(keras.optimizers.Adam(0.02), LOSS(from_logits=True), metrics=["accuracy"])
+    fit(model, data, epochs=2)
+    other = model_of()
+    fit(other, *rows(), batch_size=BATCH, epochs=1)
+    return told(
+        model,
+        other,
+        first={name: list(map(repr, values)) for name, values in first.items()},
+        between=between,
+        drawn=drawn,
+    )
+
+
+@job
+def epochs_one_by_one() -> Any:
+    data, model, seen = shuffled(), model_of(), []
+    for _ in range(4):
+        history = fit(model, data, epochs=1).history
+        seen.append(repr(history["loss"][0]))
+    return told(model, seen=seen)

@@ -1,0 +1,56 @@
+"""One training job for `test_killed.py`: it can be killed, told to stop, and run on another number of workers."""
+
+import hashlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+RANK = int(os.environ.get("PACELINE_RANK", "0"))
+BLOW = os.environ.get("BLOW", "")  # "SIGNAL RANK STEP", or nothing
+if len(sys.argv) > 1:
+    keras.config.set_floatx(sys.argv[1])
+
+
+class Struck(keras.callbacks.Callback):
+    same_on_all_ranks = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        number, rank, step = (*BLOW.split(), "", "", "")[:3]
+        if rank == str(RANK) and step == str(int(self.model.optimizer.iterations)):
+            _wait_for_a_snapshot()
+            print("struck", flush=True)
+            os.kill(os.getpid(), signal.Signals[number])
+
+
+def _wait_for_a_snapshot() -> None:
+    """A blow that strikes before anything is on disk would test nothing."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not [*Path(os.environ["PACELINE_SNAPSHOT_DIR"]).glob("step-*/manifest.json")]:
+        time.sleep(0.05)
+
+
+features = np.random.default_rng(0).normal(size=(120, 8)).astype(keras.config.floatx())
+labels = (features.sum(axis=1) > 0).astype("int32")
+data = tf.data.Dataset.from_tensor_slices((features, labels)).shuffle(64).batch(12).prefetch(2)
+layers = keras.layers
+model = keras.Sequential([keras.Input((8,)), layers.Dense(16, "relu"), layers.Dropout(0.3), layers.Dense(2)])
+model.compile(
+    keras.optimizers.Adam(0.01, clipnorm=1.0),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    metrics=["accuracy"],
+)
+history = model.fit(
+    data, epochs=3, verbose=0, callbacks=[Struck()], validation_data=(features[:30], labels[:30])
+).history
+weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
+history = {name: list(map(float, values)) for name, values in history.items()}
+print(f"END {hashlib.sha256(weights.tobytes()).hexdigest()[:16]} {history}", flush=True)
+if RANK == 0:
+    np.save("weights.npy", weights)

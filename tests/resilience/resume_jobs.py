@@ -1,0 +1,62 @@
+"""Runs the jobs' lives in one process: ``python resume_jobs.py DIRECTORY [JOB …]``; prints a line of JSON for each."""
+
+import json
+import random
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from jobs import JOBS, STEPS
+from lives import SEED, live, lives, num_steps
+
+import paceline.callbacks
+from paceline.data.seeds import agree_seeds
+
+paceline.callbacks.Snapshot  # noqa: B018  # puts the seam with Keras in place
+agree_seeds(SEED)
+
+
+PHASES = {
+    "phase_before_the_first_step": [("begin", 1)],
+    "phase_validation": [("test", 1), ("test", 2 * 5 + 2)],
+    "phase_told_to_stop": [("told", 5), ("told", 9)],
+    "phase_told_to_stop_in_validation": [("told in test", 2), ("told in test", 6)],
+    "phase_last_step": [("step", STEPS)],
+    "phase_end_of_an_epoch": [("epoch", 1)],
+    "phase_end_of_training": [("end", 1)],
+    "phase_last_step_of_all": [("step", 3 * STEPS)],
+}
+
+
+def deaths_of(job_name: str, num_steps: int) -> list[tuple[str, int]]:
+    """Two deaths: one anywhere, and one at most as far from where the life that follows begins."""
+    drawn = random.Random(job_name)
+    first = drawn.randint(1, num_steps)
+    left = num_steps - 3 * ((first - 1) // 3)
+    return [("step", first), ("step", drawn.randint(1, max(1, left - 3)))]
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    for name in PHASES:
+        JOBS[name] = JOBS["validation_data"]
+    for name in sys.argv[2:] or JOBS:
+        begin = time.monotonic()
+        try:
+            told = run(name, directory / name)
+        except BaseException as error:
+            traceback.print_exc()
+            told = {"error": repr(error)}
+        print("RESULT " + json.dumps({"job": name, "seconds": round(time.monotonic() - begin, 1), **told}), flush=True)
+
+
+def run(name: str, directory: Path) -> dict[str, object]:
+    plain = live(JOBS[name], None)
+    deaths = PHASES.get(name) or deaths_of(name, num_steps())
+    again = lives(JOBS[name], directory, *deaths)
+    return {"plain": plain, "resumed": again, "deaths": deaths}
+
+
+if __name__ == "__main__":
+    main()

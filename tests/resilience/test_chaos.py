@@ -1,0 +1,92 @@
+"""What strikes a process, on a disk: without one that dies."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from paceline.chaos.plan import Action, Fault, Phase
+from paceline.resilience.chaos import Chaos
+from paceline.resilience.struck_folder import StruckFolder
+from paceline.store.local_folder import LocalFolder
+
+
+def chaos_of(action: Action, phase: Phase = Phase.STEP, step: int | None = None, generation: int = 1) -> Chaos:
+    return Chaos((Fault(action=action, phase=phase, step=step, generation=generation),), generation)
+
+
+def unfinished(step: int) -> str:
+    return f".tmp-step-{step:012d}-job-g1-a1/rank-00000/tensors.safetensors"
+
+
+def write(folder: StruckFolder, path: str) -> None:
+    with folder.writer(path) as file:
+        file.write(b"12345678")
+
+
+def test_an_exception_strikes_once_where_it_should() -> None:
+    chaos = chaos_of(Action.EXCEPTION, step=5)
+    chaos.began(0)
+    chaos.stepped(3, 4, is_last=False)
+    with pytest.raises(RuntimeError, match="exception:rank=0,step=5"):
+        chaos.stepped(4, 5, is_last=False)
+    chaos.stepped(4, 5, is_last=False)
+
+
+def test_the_last_step_is_an_end_and_so_is_the_end_where_nobody_knew_it() -> None:
+    for strike in (lambda chaos: chaos.stepped(4, 5, is_last=True), lambda chaos: chaos.ended(5)):
+        chaos = chaos_of(Action.EXCEPTION, Phase.END)
+        chaos.began(0)
+        with pytest.raises(RuntimeError):
+            strike(chaos)
+
+
+def test_a_restart_is_struck_from_the_second_generation_on_and_once() -> None:
+    chaos_of(Action.EXCEPTION, Phase.RESTART).entered()
+    chaos = chaos_of(Action.EXCEPTION, Phase.RESTART, generation=2)
+    with pytest.raises(RuntimeError):
+        chaos.entered()
+    chaos.entered()
+
+
+def test_the_start_is_the_first_epoch_of_a_generation() -> None:
+    chaos = chaos_of(Action.EXCEPTION, Phase.START)
+    with pytest.raises(RuntimeError):
+        chaos.began(8)
+    chaos.began(16)
+
+
+def test_a_full_disk_costs_two_snapshots(tmp_path: Path) -> None:
+    chaos = chaos_of(Action.DISK_FULL, step=5)
+    folder = StruckFolder(LocalFolder(tmp_path), chaos)
+    chaos.began(0)
+    write(folder, unfinished(4))
+    chaos.stepped(4, 5, is_last=False)
+    for step in (5, 5, 6):
+        with pytest.raises(OSError) as raised:  # noqa: PT011 - the number is looked at below
+            write(folder, unfinished(step))
+        assert raised.value.errno == errno.ENOSPC
+        assert (tmp_path / unfinished(step)).read_bytes() == b"1234"
+    write(folder, unfinished(7))
+    assert (tmp_path / unfinished(7)).read_bytes() == b"12345678"
+
+
+def test_a_writer_is_struck_in_the_middle_of_its_file(tmp_path: Path) -> None:
+    chaos = chaos_of(Action.EXCEPTION, Phase.SNAPSHOT, step=10)
+    folder = StruckFolder(LocalFolder(tmp_path), chaos)
+    chaos.began(0)
+    write(folder, unfinished(5))
+    write(folder, ".probe-1")
+    with pytest.raises(RuntimeError):
+        write(folder, unfinished(10))
+    assert (tmp_path / unfinished(10)).read_bytes() == b"1234"
+    write(folder, unfinished(10))
+
+
+def test_nothing_strikes_a_job_without_chaos(tmp_path: Path) -> None:
+    chaos = Chaos((), 2)
+    chaos.entered()
+    chaos.began(0)
+    chaos.stepped(0, 1, is_last=True)
+    chaos.ended(1)
+    write(StruckFolder(LocalFolder(tmp_path), chaos), unfinished(1))

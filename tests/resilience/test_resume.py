@@ -1,0 +1,84 @@
+"""A run that dies and goes on ends with the weights, bit by bit, and the history of one that never died.
+
+Each job of `jobs.py` lives once without snapshots, and once with several deaths, all in one process (`lives.py`).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from programs import Ended, run_python
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("resume")]
+
+SCRIPT = Path(__file__).parent / "resume_jobs.py"
+LIMIT_SECONDS = 1700.0
+
+JOBS = (
+    "momentum",
+    "adam_schedule_clipnorm",
+    "dropout_and_batch_normalization",
+    "accumulation",
+    "moving_average_swapped_in",
+    "loss_scale",
+    "several_steps_per_execution",
+    "eagerly",
+    "arrays_shuffled",
+    "arrays_with_weights_and_split",
+    "repeated_and_interleaved",
+    "repeated_with_small_state",
+    "large_shuffle_buffers",
+    "finite_data_over_several_epochs",
+    "length_unknown",
+    "cached",
+    "prefetched_to_the_end",
+    "random_numbers_in_a_sequential_map",
+    "py_dataset",
+    "py_dataset_with_threads",
+    "generator",
+    "early_stopping_and_plateau",
+    "schedules_and_own_callbacks",
+    "loggers_and_backup",
+    "validation_data",
+    "several_fits",
+    "epochs_one_by_one",
+    "phase_before_the_first_step",
+    "phase_validation",
+    "phase_told_to_stop",
+    "phase_told_to_stop_in_validation",
+    "phase_last_step",
+    "phase_end_of_an_epoch",
+    "phase_end_of_training",
+    "phase_last_step_of_all",
+)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    folder = tmp_path_factory.mktemp("lives")
+    return run_python(SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def told(ended: Ended) -> dict[str, Any]:
+    lines = (json.loads(line.removeprefix("RESULT ")) for line in ended.lines("RESULT "))
+    return {line["job"]: line for line in lines}
+
+
+def test_all_jobs_are_there(ended: Ended, told: dict[str, Any]) -> None:
+    assert ended.code == 0, ended.output[-3000:]
+    assert sorted(told) == sorted(JOBS)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_ends_as_if_nothing_had_happened(told: dict[str, Any], ended: Ended, job: str) -> None:
+    assert job in told, ended.output[-3000:]
+    assert "error" not in told[job], told[job]["error"]
+    assert told[job]["resumed"] == told[job]["plain"], f"after the deaths {told[job]['deaths']}"
+
+
+def test_a_pipeline_that_is_not_repeatable_is_announced(ended: Ended, told: dict[str, Any]) -> None:
+    assert told
+    assert "random augmentation in a parallel map is not repeated" in ended.output
