@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -37,17 +39,20 @@ def test_a_shuffle_that_has_given_its_rows_writes_no_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "operation"),
+    ("make", "operation"),
     [
-        (tf.data.Dataset.range(9).map(lambda n: tf.random.uniform([], seed=1)), "RandomUniform"),
+        (lambda: tf.data.Dataset.range(9).map(lambda n: tf.random.uniform([], seed=1)), "RandomUniform"),
         (
-            tf.data.Dataset.from_generator(lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int64)),
+            lambda: tf.data.Dataset.from_generator(
+                lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int64)
+            ),
             "PyFunc",
         ),
     ],
     ids=["random", "python"],
 )
-def test_says_which_operation_keeps_state_of_its_own(data: tf.data.Dataset, operation: str) -> None:
+def test_says_which_operation_keeps_state_of_its_own(make: Callable[[], tf.data.Dataset], operation: str) -> None:
+    data = make()
     iterator = iter(data)
     next(iterator)
     with pytest.raises(NoIteratorStateError, match=f"^{operation}$"):

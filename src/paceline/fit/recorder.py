@@ -19,8 +19,9 @@ from paceline.errors import EXIT_PREEMPTED
 from paceline.fit import kept_state, row_files
 from paceline.fit.building import build_from
 from paceline.fit.data_cursor import DataCursor, Place
+from paceline.fit.pulse import Pulse
 from paceline.fit.restored import METRICS, VARIABLES, Restored, put_back, put_back_history
-from paceline.rendezvous.channel import Preempted, Progress, Resumed
+from paceline.rendezvous.channel import Preempted, Resumed
 from paceline.resilience import variables
 from paceline.resilience.cursor import Cursor
 from paceline.resilience.generators import capture_generators, was_seeded_otherwise
@@ -35,7 +36,6 @@ _LOGGER = logging.getLogger("paceline")
 
 _LEAVING_SECONDS = 6.0
 _END_SECONDS = 120.0
-_PROGRESS_SECONDS = 0.05
 
 
 class Recorder:
@@ -80,7 +80,7 @@ class Recorder:
         """Made before this process began."""
         self._before_validation: tuple[Any, Tensors] | None = None
         self._snapshot_at = time.monotonic()
-        self._told_at = 0.0
+        self.pulse = Pulse(world, steps_before)
 
     # What the seams tell.
 
@@ -252,11 +252,14 @@ class Recorder:
         parameters = self._callbacks.params or {}
         return (end_step + 1, self._epoch + 1) == (parameters.get("steps"), parameters.get("epochs"))
 
+    def tell_step(self) -> None:
+        """Says now which step was the last, for `fit` is about to fail."""
+        self.pulse.step, self.pulse.epoch = self.step, self._epoch
+        self.pulse.tell()
+
     def _tell_progress(self) -> None:
-        now = time.monotonic()
-        if now - self._told_at >= _PROGRESS_SECONDS:
-            self._told_at = now
-            self._world.tell(Progress(self.step, self._epoch))
+        self.pulse.step, self.pulse.epoch = self.step, self._epoch
+        self.pulse.beat()
 
     # Going on.
 

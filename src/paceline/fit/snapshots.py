@@ -18,6 +18,7 @@ from paceline.comm.world import World, current_world
 from paceline.errors import ConfigurationError
 from paceline.fit.building import build_from
 from paceline.fit.data_cursor import DataCursor, Unfollowed
+from paceline.fit.pulse import Pulse
 from paceline.fit.recorder import Recorder
 from paceline.fit.restored import put_back, put_back_history, read
 from paceline.fit.strategies import paceline_strategy_of
@@ -42,6 +43,7 @@ class _Process:
         self.recorder: Recorder | Passing | None = None
         self.keepers: dict[str, Keeper] = {}
         self.in_fit = False
+        self.pulse: Pulse | None = None
 
 
 _process = _Process()
@@ -87,8 +89,10 @@ def kept(keras_fit: Function) -> Function:
         arguments = signature.bind(self, *args, **kwargs).arguments
         world = _world_of(self)
         wanted = _wanted(arguments.get("callbacks"), os.environ) if world is not None else None
-        if world is None or wanted is None:
+        if world is None:
             return keras_fit(self, *args, **kwargs)
+        if wanted is None:
+            return _watched_fit(keras_fit, arguments, world)
         _process.in_fit = True
         preemption = preemption_of(world.wishes)
         preemption.enter_fit()
@@ -104,6 +108,18 @@ def kept(keras_fit: Function) -> Function:
     return fit
 
 
+def _watched_fit(keras_fit: Function, arguments: Any, world: World) -> Any:
+    """A `fit` without snapshots: the watcher hears of its steps."""
+    pulse = _process.pulse = Pulse(world, _process.steps)
+    try:
+        return keras_fit(**arguments)
+    except Exception:
+        pulse.tell()
+        raise
+    finally:
+        _process.steps, _process.pulse = pulse.step, None
+
+
 def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wanted: Any, world: World) -> Any:
     directory, schedule, keep = wanted
     keeper = _keeper_at(directory, world, keep)
@@ -117,6 +133,9 @@ def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wa
     first_epoch = model._initial_epoch
     try:
         history = keras_fit(**arguments)
+    except Exception:
+        recorder.tell_step()
+        raise
     finally:
         model._initial_epoch = first_epoch
     _process.steps = recorder.step
@@ -204,7 +223,10 @@ def after_hook(hook: str) -> Callable[[Function], Function]:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             recorder = _process.recorder
             if not isinstance(recorder, Recorder):
-                return keras_hook(self, *args, **kwargs)
+                result = keras_hook(self, *args, **kwargs)
+                if _process.pulse is not None:
+                    _tell_pulse(_process.pulse, hook, args)
+                return result
             if hook == "on_test_begin" and recorder.owns(self):
                 recorder.validation_begins()
             if hook == "on_train_begin" and self.model is recorder.model:
@@ -228,6 +250,16 @@ def _tell(recorder: Recorder, hook: str, args: Any, kwargs: Any) -> None:
         recorder.validation_step_ended()
     elif hook == "on_epoch_begin":
         recorder.epoch_begun(args[0])
+
+
+def _tell_pulse(pulse: Pulse, hook: str, args: Any) -> None:
+    if hook == "on_epoch_begin":
+        pulse.epoch_begun(args[0])
+    elif hook == "on_train_batch_end":
+        pulse.stepped(args[0])
+        pulse.beat()
+    elif hook == "on_test_batch_end":
+        pulse.beat()
 
 
 HOOKS = ("on_train_begin", "on_epoch_begin", "on_train_batch_end", "on_test_begin", "on_test_batch_end")

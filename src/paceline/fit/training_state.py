@@ -12,6 +12,7 @@ from paceline.comm.communicator import Reduction
 from paceline.comm.world import current_world
 from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
 from paceline.errors import EXIT_PREEMPTED
+from paceline.fit.compat import accumulated_gradients
 from paceline.rendezvous.channel import Preempted, Progress, Resumed
 from paceline.resilience import variables
 from paceline.resilience.generators import capture_generators, restore_generators
@@ -23,7 +24,7 @@ from paceline.store.parts import Part
 
 _LOGGER = logging.getLogger("paceline")
 
-_LEAVING_SECONDS = 8.0
+_LEAVING_SECONDS = 6.0
 _GENERATORS = "generators of this process"
 
 
@@ -84,11 +85,13 @@ class TrainingState:
             if _is_shared(part):
                 variables.check(_variables_of(part), shared[name], f"{name}: variable")
                 variables.assign(_variables_of(part), shared[name], tensors)
-            elif isinstance(part, keras.Metric):
-                variables.check(part.variables, own[name], f"{name}: variable")
+            if sums := _sums_of(part):
+                variables.check(sums, own[name], f"{name}: variable")
                 parts = [tensors] if same_world else [reader.tensors(rank) for rank in range(info.world_size)]
                 is_chief = same_world or self._world.rank == 0
-                variables.assign_sums(part.variables, own[name], parts, is_chief=is_chief)
+                variables.assign_sums(sums, own[name], parts, is_chief=is_chief)
+            elif _is_shared(part):
+                continue
             elif isinstance(part, tf.data.Iterator):
                 restore_iterator(part, decode(own[name], tensors))
             else:
@@ -110,7 +113,11 @@ class TrainingState:
         """
         self._open()
         tensors: Tensors = {}
-        own = {name: self._own_state(name, part, tensors) for name, part in self._parts.items() if not _is_shared(part)}
+        own = {
+            name: self._own_state(name, part, tensors)
+            for name, part in self._parts.items()
+            if _sums_of(part) or not _is_shared(part)
+        }
         own[_GENERATORS] = encode(capture_generators(), tensors, "generators")
         tensors = {name: np.array(tensor) for name, tensor in tensors.items()}
         shared = {}
@@ -125,9 +132,9 @@ class TrainingState:
         wishes = self._world.wishes
         leaving = np.array(wishes.wants_to_leave, np.int8)
         if self._world.communicator.all_reduce([leaving], Reduction.MAX)[0]:
+            self._world.tell(Preempted(step))  # first: from here on the launcher waits, and no longer for steps
             self._keeper.finish(_LEAVING_SECONDS)
             self._world.communicator.barrier()
-            self._world.tell(Preempted(step))
             raise SystemExit(EXIT_PREEMPTED)
 
     def close(self) -> None:
@@ -144,8 +151,8 @@ class TrainingState:
             preemption_of(self._world.wishes).enter_fit()
 
     def _own_state(self, name: str, part: Any, tensors: Tensors) -> Any:
-        if isinstance(part, keras.Metric):
-            return variables.copied(part.variables, f"own/{name}", tensors)
+        if sums := _sums_of(part):
+            return variables.copied(sums, f"own/{name}", tensors)
         if isinstance(part, tf.data.Iterator):
             try:
                 return encode(iterator_state(part), tensors, f"own/{name}")
@@ -163,10 +170,21 @@ def _is_shared(part: Any) -> bool:
     return isinstance(part, (keras.Model, keras.Layer, keras.optimizers.Optimizer, keras.Variable, tf.Variable))
 
 
+def _sums_of(part: Any) -> list[Any]:
+    """Sums over this rank's rows: of a metric, and of gradients that an optimizer has not summed over ranks yet."""
+    if isinstance(part, keras.Metric):
+        return list(part.variables)
+    found = []
+    while isinstance(part, keras.optimizers.Optimizer):
+        found += accumulated_gradients(part)
+        part = getattr(part, "inner_optimizer", None)
+    return found
+
+
 def _variables_of(part: Any) -> list[Any]:
     if isinstance(part, (keras.Variable, tf.Variable)):
         return [part]
-    own = {id(variable) for variable in getattr(part, "metrics_variables", ())}
+    own = {id(variable) for variable in (*getattr(part, "metrics_variables", ()), *_sums_of(part))}
     found = list(part.variables)
     inner = getattr(part, "inner_optimizer", None)
     if inner is not None:
