@@ -13,7 +13,7 @@ STAMP := .venv/.installed
 CORES := $(shell nproc 2>/dev/null || echo 1)
 # Tests without worker processes share the cores; those that start workers use several cores each, and take turns.
 TEST_JOBS ?= $(shell n=$(CORES); echo $$(( n > 8 ? 8 : n )))
-PROCESS_TEST_JOBS ?= $(shell n=$$(( $(CORES) / 4 )); echo $$(( n < 2 ? 0 : n > 4 ? 4 : n )))
+PROCESS_TEST_JOBS ?= $(shell n=$$(( $(CORES) / 4 )); echo $$(( n < 2 ? 2 : n > 4 ? 4 : n )))
 
 CHECK_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON_NEEDED := TensorFlow 2.21 runs on Python 3.11 to 3.13. Name one of these: make install PYTHON=python3.12
@@ -75,6 +75,7 @@ matrix: install ## the core suite on the oldest and the newest TensorFlow and Ke
 
 .PHONY: chaos
 chaos: install ## kill, stop and fill disks in every way, and the score to docs/chaos.md (long; CHAOS='--random 5' for a part)
+	$(if $(CHAOS),,PACELINE_RESUME=full $(BIN)/python -m pytest tests/resilience/test_resume.py)
 	$(BIN)/python tests/chaos/run_chaos.py $(CHAOS)
 
 .PHONY: bench

@@ -4,6 +4,7 @@ Each job of `jobs.py` lives once without snapshots, and once with several deaths
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(1800)
 SCRIPT = Path(__file__).parent / "resume_jobs.py"
 LIMIT_SECONDS = 1700.0
 
-JOBS = (
+ALL_JOBS = (
     "momentum",
     "adam_schedule_clipnorm",
     "dropout_and_batch_normalization",
@@ -53,12 +54,30 @@ JOBS = (
     "phase_end_of_training",
     "phase_last_step_of_all",
 )
+IN_EVERY_CHECK = (
+    "adam_schedule_clipnorm",
+    "dropout_and_batch_normalization",
+    "accumulation",
+    "several_steps_per_execution",
+    "arrays_shuffled",
+    "repeated_and_interleaved",
+    "large_shuffle_buffers",
+    "random_numbers_in_a_sequential_map",
+    "generator",
+    "early_stopping_and_plateau",
+    "several_fits",
+    "phase_told_to_stop_in_validation",
+    "phase_last_step_of_all",
+)
+"""Each kind of thing once; with PACELINE_RESUME=full, as in `make chaos`, all jobs."""
+
+JOBS = ALL_JOBS if os.environ.get("PACELINE_RESUME") == "full" else IN_EVERY_CHECK
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("lives")
-    return run_python(SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
+    return run_python(SCRIPT, folder, *JOBS, folder=folder, limit_seconds=LIMIT_SECONDS)
 
 
 @pytest.fixture(scope="module")
