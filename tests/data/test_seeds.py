@@ -46,7 +46,7 @@ def test_a_generator_with_a_seed_is_numpys_own(tmp_path: Path) -> None:
 
 def test_a_module_that_draws_when_it_is_imported_changes_nothing(tmp_path: Path) -> None:
     """``rich``, which Keras imports, draws a number: a standby that had imported it drew others than a usual worker."""
-    seed = "from paceline.data.seeds import agree_seeds; agree_seeds(7, has_standbys=True)"
+    seed = "from paceline.data.seeds import agree_seeds; agree_seeds(7)"
     draw = "import random; print(random.random())"
     imports = "import rich.style"
     scripts = (f"{imports}; {seed}; {draw}", f"{seed}; {imports}; {draw}")

@@ -20,7 +20,6 @@ from paceline.bootstrap.open_files import flush_open_files
 from paceline.bootstrap.script import run_script
 from paceline.bootstrap.stacks import write_stacks_when_asked
 from paceline.bootstrap.standby import wait_if_standby
-from paceline.cluster import environment
 from paceline.comm.world import World, current_world
 from paceline.data.seeds import agree_seeds
 from paceline.observe.failure import describe
@@ -40,7 +39,7 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
     world = current_world()
     log_with_rank(world.rank, world.size)
     write_stacks_when_asked()
-    agree_seeds(world.identity.seed, has_standbys=os.environ.get(environment.HAS_STANDBYS) == "1")
+    agree_seeds(world.identity.seed)
     pid = os.getpid()
     try:
         arrange_communication(world, os.environ)

@@ -39,9 +39,6 @@ FREE_SHARED_MEMORY = "PACELINE_FREE_SHARED_MEMORY"
 STANDBY = "PACELINE_STANDBY"
 """``1``: this process imports what a worker needs and waits to be one (see ``bootstrap/standby.py``)."""
 
-HAS_STANDBYS = "PACELINE_HAS_STANDBYS"
-"""``1``: workers of this job may have been standbys."""
-
 START_TIMEOUT = "PACELINE_START_TIMEOUT"
 """Seconds that a process started by hand waits for its peers (300 by default)."""
 

@@ -38,19 +38,18 @@ def set_num_default_generators(number: int) -> None:
     _shared.num_default_generators = number
 
 
-def agree_seeds(seed: int, *, has_standbys: bool = False) -> None:
+def agree_seeds(seed: int) -> None:
     """Seeds Python, NumPy and TensorFlow with the job's `seed`, without importing the latter two.
 
     `numpy.random.default_rng()` without a seed, which asks the system for entropy, is given the job's as well: the
     k-th such generator of every rank draws the same numbers.
 
-    Args:
-        seed: The job's.
-        has_standbys: Whether a worker may have imported everything before it was seeded. Then imports leave Python's
-            generator alone on all workers; else they draw from it, as they do in plain Python.
+    Importing TensorFlow and Keras leaves Python's generator alone, so that a standby, which imports them before it is
+    seeded, draws the same numbers. (In plain Python they draw one: it shows in a script that seeds `random` itself before
+    it imports Keras.)
     """
     random.seed(seed)
-    for name in _DRAWING_MODULES if has_standbys else ():
+    for name in _DRAWING_MODULES:
         around_import(name, _python_numbers_untouched)
     after_import("numpy.random", lambda numpy_random: _seed_numpy(numpy_random, seed))
     after_import("tensorflow", lambda tensorflow: _seed_tensorflow(tensorflow, seed))

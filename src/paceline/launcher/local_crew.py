@@ -216,8 +216,6 @@ class LocalCrew(Crew, WorkerListener):
         assert self._pmi is not None
         rank = plan.identity.rank
         inherited = {**self._job.environment, **order.environment}
-        if self._standbys is not None:
-            inherited[environment.HAS_STANDBYS] = "1"
         inherited[environment.FREE_SHARED_MEMORY] = str(self._free_bytes)
         variables = worker_environment(plan, cluster, inherited, drop_in=self._job.drop_in)
         self._variables.append(variables)
