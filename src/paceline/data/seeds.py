@@ -45,7 +45,7 @@ def agree_seeds(seed: int) -> None:
     k-th such generator of every rank draws the same numbers.
 
     Importing TensorFlow and Keras leaves Python's generator alone, so that a standby, which imports them before it is
-    seeded, draws the same numbers. (In plain Python they draw one: it shows in a script that seeds `random` itself before
+    seeded, draws the same numbers. (In plain Python they draw one: it shows in a script that seeds `random` before
     it imports Keras.)
     """
     random.seed(seed)
