@@ -47,7 +47,7 @@ def repeated_data_with_steps() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), data, steps_per_epoch=5)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def repeated_validation_with_steps() -> dict[str, Any]:
     endless = batches(table(21, seed=5)).repeat()
     return train(dense_model(), optimizers.SGD(0.1), batches(table(33)), validation_data=endless, validation_steps=3)
@@ -111,7 +111,7 @@ def python_generator() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), endless(), steps_per_epoch=4)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def several_inputs_and_outputs() -> dict[str, Any]:
     left, right = keras.Input((8,), name="left"), keras.Input((3,), name="right")
     together = layers.Concatenate()([layers.Dense(6, "tanh")(left), right])
@@ -131,7 +131,7 @@ def several_inputs_and_outputs() -> dict[str, Any]:
     return train(model, optimizers.Adam(0.01), batches((inputs, targets)), compile_options=options)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def ragged_sequences() -> dict[str, Any] | None:
     if "ragged" not in inspect.signature(keras.Input).parameters:
         return None

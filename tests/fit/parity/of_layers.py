@@ -21,7 +21,7 @@ def _train(model: keras.Model, rows: int = _ROWS, **options: Any) -> dict[str, A
     return train(model, optimizers.Adam(0.01), batches(table(rows)), **options)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def batch_normalization_synchronized() -> dict[str, Any]:
     return _train(_dense_around(layers.BatchNormalization(synchronized=True)))
 
@@ -36,7 +36,7 @@ def _images(model_layers: list[Any], rows: int = _ROWS) -> dict[str, Any]:
     return train(model, optimizers.SGD(0.05), batches(digits(rows)))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def group_and_layer_normalization() -> dict[str, Any]:
     return _images(
         [layers.Conv2D(4, 3), layers.GroupNormalization(2), layers.LayerNormalization(), layers.UnitNormalization()]
@@ -48,19 +48,19 @@ def dropout() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4), layers.Dense(9, "tanh"), layers.Dropout(0.2)))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def dropout_with_a_seed() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4, seed=7)))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def dropout_of_odd_rows() -> dict[str, Any]:
     """7 numbers a row: most ranks begin in the middle of a generator's block."""
     model = keras.Sequential([keras.Input((8,)), layers.Dense(7, "relu"), layers.Dropout(0.5), layers.Dense(4)])
     return _train(model)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def spatial_and_gaussian_noise() -> dict[str, Any]:
     return _images(
         [layers.GaussianNoise(0.1), layers.Conv2D(4, 3), layers.SpatialDropout2D(0.3), layers.GaussianDropout(0.2)]
@@ -72,7 +72,7 @@ def alpha_dropout() -> dict[str, Any]:
     return _train(_dense_around(layers.AlphaDropout(0.3)))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def augmentation() -> dict[str, Any]:
     """These layers know float32 only; what follows computes in float64."""
     return _images(
@@ -85,7 +85,7 @@ def augmentation() -> dict[str, Any]:
     )
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def dropout_with_several_steps_per_execution() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4)), compile_options={"steps_per_execution": 3})
 
@@ -110,7 +110,7 @@ def _of_sentences(body: Callable[[Any], Any], mask_zero: bool = True) -> dict[st
     return train(model, optimizers.Adam(0.01), batches(_sentences(_ROWS)))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def masked_lstm() -> dict[str, Any]:
     return _of_sentences(layers.LSTM(6, dropout=0.2))
 
@@ -120,7 +120,7 @@ def bidirectional_gru() -> dict[str, Any]:
     return _of_sentences(layers.Bidirectional(layers.GRU(5)), mask_zero=False)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def multi_head_attention_with_dropout() -> dict[str, Any]:
     def body(embedded: Any) -> Any:
         attended = layers.MultiHeadAttention(2, 4, dropout=0.3)(embedded, embedded)
@@ -145,7 +145,7 @@ def rematerialised_layers() -> dict[str, Any]:
     return _train(model, compile_options={"run_eagerly": True})
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def weights_frozen_after_a_first_fit() -> dict[str, Any]:
     base = keras.Sequential([keras.Input((8,)), layers.Dense(16, "relu"), layers.Dense(12, "relu")])
     model = keras.Sequential([base, layers.Dense(4)])

@@ -14,7 +14,7 @@ def _weighted_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (*table(37), np.random.default_rng(1).random(37))
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def sample_weights() -> dict[str, Any]:
     options = {"weighted_metrics": ["accuracy"], "metrics": None}
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
@@ -32,7 +32,7 @@ def summed_loss() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.01), batches(table(37)), compile_options=options)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def masked_sequences() -> dict[str, Any]:
     generator = np.random.default_rng(2)
     x = generator.integers(1, 20, (37, 6))

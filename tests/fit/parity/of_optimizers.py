@@ -46,7 +46,7 @@ def nesterov_momentum_on_a_schedule() -> dict[str, Any]:
     )
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def sparse_gradients() -> dict[str, Any]:
     generator = np.random.default_rng(3)
     model = keras.Sequential(

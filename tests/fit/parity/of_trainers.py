@@ -31,7 +31,7 @@ def two_steps_per_execution() -> dict[str, Any]:
     return _several_steps(2)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def three_steps_per_execution() -> dict[str, Any]:
     return _several_steps(3)
 
@@ -41,7 +41,7 @@ def eight_steps_per_execution() -> dict[str, Any]:
     return _several_steps(8)
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def evaluate_and_predict() -> dict[str, Any]:
     x, y = table(41)
     result = train(dense_model(), optimizers.SGD(0.1), x, y, batch_size=BATCH, shuffle=False)
@@ -52,7 +52,7 @@ def evaluate_and_predict() -> dict[str, Any]:
     return result
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def single_batches() -> dict[str, Any]:
     x, y = table(3 * BATCH + 5)
     model = dense_model()
@@ -93,7 +93,7 @@ class OwnStep(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics} | {"twice_the_loss": 2 * loss}
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
     return train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
 
@@ -123,7 +123,7 @@ class OwnLoss(keras.Model):
         return {"loss": self.tracker.result()}
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def own_loss_that_no_keras_loss_scales() -> dict[str, Any]:
     x, _ = table(49)
     model = OwnLoss()
@@ -205,7 +205,7 @@ class Adversaries(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics} | {"last": critic_loss + generator_loss}
 
 
-@job(worlds=(2, 3))
+@job(worlds=(3,))
 def two_optimizers_in_one_step() -> dict[str, Any]:
     x, _ = table(3 * BATCH + 5)
     model = Adversaries()
@@ -214,7 +214,7 @@ def two_optimizers_in_one_step() -> dict[str, Any]:
     return {"model": model, "history": model.fit(data, epochs=3, verbose=0).history}
 
 
-@job(worlds=(2, 3))
+@job(worlds=(2,))
 def validation_split_and_frequency() -> dict[str, Any]:
     x, y = table(75)
     return train(
