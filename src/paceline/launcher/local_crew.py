@@ -14,7 +14,6 @@ from paceline.launcher.guard_line import GuardLine
 from paceline.launcher.host_resources import core_quota, usable_cores, visible_gpus
 from paceline.launcher.job import JobDescription
 from paceline.launcher.job_processes import JobProcesses
-from paceline.launcher.looking import look_for
 from paceline.launcher.pmi_service import PmiService
 from paceline.launcher.process_state import OUT_OF_MEMORY, is_stopped, num_out_of_memory_kills, process_state
 from paceline.launcher.screen import Stream
@@ -164,6 +163,8 @@ class LocalCrew(Crew, WorkerListener):
 
     async def look(self, target: HostFacts, addresses: Sequence[Address], key: bytes) -> tuple[str, ...]:
         """See `Crew.look`."""
+        from paceline.launcher.looking import look_for  # a job on one host, which should start quickly, never looks
+
         return await look_for(target.hostname, target.pid, addresses, key)
 
     def hold_output(self, held: bool) -> None:
