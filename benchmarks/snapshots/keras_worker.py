@@ -80,11 +80,10 @@ def main() -> None:
     waits_ms = []
     for _ in range(BLOCKS):
         for name, epochs in epochs_s.items():
-            begins_after = int(model.optimizer.iterations.numpy())
             clock = fit(EPOCHS + 1, STEPS, takes_snapshots=name == "with")
             epochs += [float(seconds) for seconds in np.diff(clock.epochs)]
             if name == "with":
-                due = [step for step in clock.pauses_ms if (step - begins_after) % EVERY_STEPS == EVERY_STEPS // 2]
+                due = [step for step in clock.pauses_ms if step % EVERY_STEPS == 0]
                 usual = float(np.median([ms for step, ms in clock.pauses_ms.items() if step not in due]))
                 waits_ms += [clock.pauses_ms[step] - usual for step in due]
     result = {"epochs_s": epochs_s, "waits_ms": waits_ms, **copies_ms(model)}
