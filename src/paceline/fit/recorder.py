@@ -293,12 +293,6 @@ class Recorder:
         )
         if self._world.rank == 0:
             was = "" if restored.same_world else f"; it was taken by {info.world_size} ranks, {self._world.size} go on"
-            _LOGGER.info(
-                "going on from the snapshot of step %d: epoch %d, after %d of its steps (%s)%s",
-                info.step,
-                own["cursor"]["epoch"] + 1,
-                own["cursor"]["step"],
-                info.path,
-                was,
-            )
+            text = "going on from the snapshot of step %d: epoch %d, after %d of its steps (%s)%s"
+            _LOGGER.info(text, info.step, own["cursor"]["epoch"] + 1, own["cursor"]["step"], info.path, was)
         self._world.tell(Resumed(info.step, own["cursor"]["epoch"], self._world.identity.generation, info.name))

@@ -17,6 +17,7 @@ Why a failure stops everybody: ranks blocked in a collective never notice a dead
 
 import signal
 
+from paceline.cluster.signals import PREEMPTION_SIGNALS
 from paceline.errors import EXIT_PREEMPTED
 from paceline.launcher.events import (
     Action,
@@ -42,11 +43,10 @@ from paceline.launcher.outcome import (
     Interrupted,
     Outcome,
     Preemption,
-    WorkerEnd,
     WorkerFailed,
     WorkerLeft,
 )
-from paceline.launcher.worker_state import WorkerState, held_up_by, ranks_where, waiting_and_missing
+from paceline.launcher.worker_state import WorkerState, held_up_by, oldest_step, ranks_where, waiting_and_missing
 from paceline.rendezvous.channel import (
     Failed,
     Finishing,
@@ -58,9 +58,6 @@ from paceline.rendezvous.channel import (
     Resumed,
     Stopped,
 )
-
-PREEMPTIONS = (signal.SIGTERM, signal.SIGUSR1)
-"""What a scheduler sends to a job that must leave its place, with time to save its work."""
 
 GRACE_SECONDS = 2.0
 """From SIGTERM to SIGKILL; TensorFlow ignores the first."""
@@ -129,23 +126,17 @@ class Generation:
     @property
     def _hung_at(self) -> float | None:
         """When the rank that was heard of longest ago counts as stuck; None: nobody makes steps, or no limit."""
-        times = [worker.stepped_at for worker in self._workers if worker.running and worker.stepped_at is not None]
-        if self._hang_timeout_seconds is None or not times or self._cause is not None or self._leaving_by is not None:
+        oldest = oldest_step(self._workers)
+        if self._hang_timeout_seconds is None or oldest is None or self._cause or self._leaving_by is not None:
             return None
-        return min(times) + self._hang_timeout_seconds + (0.0 if self._examined_at is None else STACKS_SECONDS)
+        return oldest + self._hang_timeout_seconds + (0.0 if self._examined_at is None else STACKS_SECONDS)
 
     @property
     def deadline(self) -> float | None:
         """When `tick` has something to do at the earliest, if no event comes; None: never."""
-        times = (
-            self._kill_at,
-            self._give_up_at,
-            self._tell_waiting_at,
-            self._form_by,
-            self._leaving_by,
-            self._hung_at,
-        )
-        return None if self._done else min((time for time in times if time is not None), default=None)
+        ends = (self._kill_at, self._give_up_at, self._leaving_by, self._hung_at)
+        times = (time for time in (*ends, self._tell_waiting_at, self._form_by) if time is not None)
+        return None if self._done else min(times, default=None)
 
     def on(self, event: Event, now: float) -> list[Action]:
         """What to do about `event`, in order."""
@@ -196,7 +187,7 @@ class Generation:
                 return self._leave(now, tell=False)
             case Failed():
                 worker.failed = worker.failed or message
-                return self._stop(WorkerFailed(rank, message.exit_code, message, self._held_up_by(rank)), now)
+                return self._stop(WorkerFailed(rank, message.exit_code, message, held_up_by(self._workers, rank)), now)
             case Progress(step=step):
                 worker.stepped_at = now
                 self._examined_at = None
@@ -215,12 +206,12 @@ class Generation:
     def _hang(self, now: float) -> list[Action]:
         """No step for too long: first the stacks, then the end."""
         assert self._hang_timeout_seconds is not None
-        heard = {rank: worker.stepped_at for rank, worker in enumerate(self._workers) if worker.running}
-        oldest = min(time for time in heard.values() if time is not None)
-        late = tuple(rank for rank, time in heard.items() if time == oldest)
+        oldest = oldest_step(self._workers)
+        assert oldest is not None
+        late = ranks_where(self._workers, lambda worker: worker.running and worker.stepped_at == oldest)
         if self._examined_at is None:
             self._examined_at = now
-            return [Examine(tuple(heard), now - oldest)]
+            return [Examine(ranks_where(self._workers, lambda worker: worker.running), now - oldest)]
         return self._stop(Hung(late, self._step, self._hang_timeout_seconds), now)
 
     def _stand_still(self, rank: int, now: float) -> list[Action]:
@@ -235,8 +226,7 @@ class Generation:
         if self._leaving_by is not None or self._cause is not None:
             return []
         self._leaving_by = now + LEAVING_SECONDS
-        running = ranks_where(self._workers, lambda worker: worker.running)
-        return [Terminate(running), TellLeaving()] if tell else []
+        return [Terminate(ranks_where(self._workers, lambda worker: worker.running)), TellLeaving()] if tell else []
 
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
         worker = self._workers[rank]
@@ -245,23 +235,22 @@ class Generation:
         if code == EXIT_PREEMPTED and self._takes_snapshots:
             return self._leave(now, tell=False)
         if code != 0:
-            return self._stop(WorkerFailed(rank, code, worker.failed, self._held_up_by(rank)), now)
+            return self._stop(WorkerFailed(rank, code, worker.failed, held_up_by(self._workers, rank)), now)
         return self._await_group(now)
 
     def _lose(self, event: HostGone, now: float) -> list[Action]:
         lost = tuple(rank for rank in event.ranks if self._workers[rank].running)
         for rank in lost:
             self._workers[rank].gone = True
-        if not lost:  # all its ranks had ended: the host owes nothing
-            return []
-        return self._stop(HostLost(lost, event.host, event.reason), now)
+        # If all its ranks had ended, the host owes nothing.
+        return self._stop(HostLost(lost, event.host, event.reason), now) if lost else []
 
     def _await_group(self, now: float) -> list[Action]:
         """Looks after ranks that wait for others to join: one left, one is late, or all are coming."""
         if self._cause is not None or self._is_whole():
             return []
         left = ranks_where(self._workers, lambda worker: not worker.joined and not worker.running)
-        if left and (held_up := self._held_up_by(left[0])):
+        if left and (held_up := held_up_by(self._workers, left[0])):
             return self._stop(WorkerLeft(left[0], held_up), now)
         waiting, missing = waiting_and_missing(self._workers)
         if not (waiting and missing):
@@ -281,14 +270,11 @@ class Generation:
         self._tell_waiting_at = self._form_by = None
         return True
 
-    def _held_up_by(self, rank: int) -> tuple[int, ...]:
-        return held_up_by(self._workers, rank)
-
     def _interrupt(self, number: signal.Signals, now: float) -> list[Action]:
         if self._cause is not None:  # already stopping: the user wants it sooner
             self._kill_at = None
             return [KillAll()]
-        if self._leaving_by is None and self._takes_snapshots and number in PREEMPTIONS:
+        if self._leaving_by is None and self._takes_snapshots and number in PREEMPTION_SIGNALS:
             return self._leave(now, tell=True)
         return self._stop(Interrupted(number), now)
 
@@ -302,8 +288,8 @@ class Generation:
         if not running:
             return []
         # Where snapshots are taken, ranks that fall with another one have nothing to save that is worth a wait.
-        is_death = isinstance(cause, WorkerFailed | HostLost | Hung)
-        self._kill_at = now + (0.0 if is_death and self._takes_snapshots else GRACE_SECONDS)
+        falls = self._takes_snapshots and isinstance(cause, WorkerFailed | HostLost | Hung)
+        self._kill_at = now + (0.0 if falls else GRACE_SECONDS)
         self._give_up_at = now + LIMIT_SECONDS
         # A rank that reported its exception is on its way out by itself, with more to flush.
         others = tuple(rank for rank in running if self._workers[rank].failed is None)
@@ -313,11 +299,8 @@ class Generation:
         if not give_up and any(worker.running for worker in self._workers):
             return []
         self._done = True
-        ends = [
-            WorkerEnd(rank, worker.exit_code, worker.failed, worker.ended_before_stop, worker.gone)
-            for rank, worker in enumerate(self._workers)
-        ]
+        ends = tuple(worker.end(rank) for rank, worker in enumerate(self._workers))
         cause = self._cause
         if cause is None and any(worker.exit_code == EXIT_PREEMPTED for worker in self._workers):
             cause = Preemption(self._step)
-        return [Done(Outcome(cause, tuple(ends)))]
+        return [Done(Outcome(cause, ends))]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from paceline.launcher.outcome import WorkerEnd
 from paceline.rendezvous.channel import Failed
 
 
@@ -25,6 +26,16 @@ class WorkerState:
     def running(self) -> bool:
         """Whether it has neither ended nor gone."""
         return self.exit_code is None and not self.gone
+
+    def end(self, rank: int) -> WorkerEnd:
+        """What became of it, as `rank`."""
+        return WorkerEnd(rank, self.exit_code, self.failed, self.ended_before_stop, self.gone)
+
+
+def oldest_step(workers: Sequence[WorkerState]) -> float | None:
+    """When the running rank that was heard of longest ago told of a step; None: nobody makes steps."""
+    times = [worker.stepped_at for worker in workers if worker.running and worker.stepped_at is not None]
+    return min(times, default=None)
 
 
 def ranks_where(workers: Sequence[WorkerState], chosen: Callable[[WorkerState], bool]) -> tuple[int, ...]:

@@ -5,10 +5,9 @@ import signal
 import threading
 from types import FrameType
 
+from paceline.cluster.signals import PREEMPTION_SIGNALS
 from paceline.comm.wishes import Wishes
 from paceline.errors import EXIT_PREEMPTED
-
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 class Preemption:
@@ -28,7 +27,7 @@ class Preemption:
     def watch(self) -> None:
         """Begins to note them; only the main thread can, elsewhere signals do what they did before."""
         if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
+            for number in PREEMPTION_SIGNALS:
                 signal.signal(number, self._note)
 
     def enter_fit(self) -> None:
