@@ -25,10 +25,18 @@ class OwnWorker:
 
     def end(self, loop: Loop, grace_seconds: float, on_survival: Callback) -> None:
         """Sends SIGTERM after `grace_seconds`, then SIGKILL; `on_survival` if neither helps."""
-        killed = grace_seconds + KILL_AFTER_SECONDS
-        loop.call_later(grace_seconds, lambda: self._signal(signal.SIGTERM))
-        loop.call_later(killed, self.kill)
-        loop.call_later(killed + KILL_AFTER_SECONDS, lambda: on_survival() if self.is_alive() else None)
+
+        # Each step begins its own wait: a watchdog that is held up must not send both signals at once, for a process
+        # with two pending ends by the harder one, and the shell then sees 137 instead of 143.
+        def ask() -> None:
+            self._signal(signal.SIGTERM)
+            loop.call_later(KILL_AFTER_SECONDS, insist)
+
+        def insist() -> None:
+            self.kill()
+            loop.call_later(KILL_AFTER_SECONDS, lambda: on_survival() if self.is_alive() else None)
+
+        loop.call_later(grace_seconds, ask)
 
     def kill(self) -> None:
         """Sends SIGKILL if it is alive."""
