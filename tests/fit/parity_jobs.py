@@ -34,7 +34,8 @@ def main() -> None:
     world_size = int(os.environ.get("PACELINE_WORLD_SIZE", "1"))
     for name in sys.argv[2:] or JOBS:
         function = JOBS[name]
-        if world_size > 1 and world_size not in function.worlds and os.environ.get("PACELINE_PARITY") != "full":
+        is_full = os.environ.get("PACELINE_PARITY") == "full" and function.worlds  # none: one process alone
+        if world_size > 1 and world_size not in function.worlds and not is_full:
             continue
         keras.config.set_floatx(function.dtype)
         keras.utils.set_random_seed(zlib.crc32(name.encode()) % 1000)
