@@ -1,0 +1,48 @@
+"""One training job for `test_by_hand.py`: a rank that nobody launched, which may strike itself at a step.
+
+python by_hand.py RANK [SIGNAL STEP]
+"""
+
+import hashlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import paceline
+from paceline.callbacks import Snapshot
+
+SNAPSHOTS = Path("snapshots")
+
+
+class Struck(keras.callbacks.Callback):
+    same_on_all_ranks = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if [str(int(self.model.optimizer.iterations))] == sys.argv[3:]:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and not [*SNAPSHOTS.glob("step-*/manifest.json")]:
+                time.sleep(0.05)  # a blow that strikes before anything is on disk would test nothing
+            os.kill(os.getpid(), signal.Signals[sys.argv[2]])
+
+
+strategy = paceline.MultiWorkerMirroredStrategy()
+assert paceline.rank() == int(sys.argv[1])
+keras.utils.set_random_seed(5)
+features = np.random.default_rng(0).normal(size=(120, 8)).astype("float32")
+labels = (features.sum(axis=1) > 0).astype("int32")
+data = tf.data.Dataset.from_tensor_slices((features, labels)).shuffle(64).batch(12)
+with strategy.scope():
+    model = keras.Sequential(
+        [keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.3), keras.layers.Dense(2)]
+    )
+    model.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+history = model.fit(data, epochs=3, verbose=0, callbacks=[Struck(), Snapshot(SNAPSHOTS, every_steps=1)]).history
+weights = np.concatenate([weight.ravel() for weight in model.get_weights()])
+print(f"END {hashlib.sha256(weights.tobytes()).hexdigest()} {list(map(float, history['loss']))}", flush=True)
