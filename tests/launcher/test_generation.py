@@ -39,7 +39,7 @@ from paceline.launcher.outcome import (
     WorkerFailed,
     WorkerLeft,
 )
-from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Preempted, Progress
+from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, KeepsSnapshots, Preempted, Progress
 
 FAILED = Failed(exception="ValueError: bad", traceback="Traceback …\nValueError: bad\n", exit_code=1)
 
@@ -244,6 +244,13 @@ def test_a_preempted_job_leaves_by_itself_with_75():
     outcome = outcome_of(play(group, Said(0, Progress(7, 0)), Said(0, left), Exited(0, 75), Exited(1, 75)))
     assert outcome.cause == Preemption(7)
     assert outcome.exit_code == 75
+
+
+def test_a_script_that_keeps_snapshots_of_its_own_accord_leaves_by_itself_with_75():
+    group = Generation(num_workers=2, start_timeout_seconds=60.0, now=0.0)
+    play(group, Said(0, KeepsSnapshots()), Said(1, KeepsSnapshots()))
+    assert play(group, SignalReceived(signal.SIGTERM)) == [Terminate((0, 1)), TellLeaving()]
+    assert outcome_of(play(group, Exited(0, 75), Exited(1, 75))).exit_code == 75
 
 
 def test_one_preempted_worker_takes_all_with_it():

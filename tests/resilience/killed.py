@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 RANK = int(os.environ.get("PACELINE_RANK", "0"))
-BLOW = os.environ.get("BLOW", "")  # "SIGNAL RANK STEP", or nothing
+BLOW = os.environ.get("BLOW", "")  # "SIGNAL RANK STEP", and "launcher" if it is struck in the rank's place; or nothing
 if len(sys.argv) > 1:
     keras.config.set_floatx(sys.argv[1])
 
@@ -22,11 +22,11 @@ class Struck(keras.callbacks.Callback):
     same_on_all_ranks = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        number, rank, step = (*BLOW.split(), "", "", "")[:3]
+        number, rank, step, target = (*BLOW.split(), "", "", "", "")[:4]
         if rank == str(RANK) and step == str(int(self.model.optimizer.iterations)):
             _wait_for_a_snapshot()
-            print("struck", flush=True)
-            os.kill(os.getpid(), signal.Signals[number])
+            Path("struck_at").write_text(repr(time.time()))
+            os.kill(os.getppid() if target == "launcher" else os.getpid(), signal.Signals[number])
 
 
 def _wait_for_a_snapshot() -> None:

@@ -1,5 +1,6 @@
 """Real workers, really killed: run again, the same command goes on and ends with the same bits."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +15,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900),
 
 SCRIPT = Path(__file__).parent / "killed.py"
 LIMIT_SECONDS = 240.0
+MAX_SECONDS_TO_STOP = 10.0
 SEED = "5"
 
 
@@ -46,6 +48,10 @@ def end_of(ended: Ended) -> str:
     return lines.pop()
 
 
+def seconds_since_the_blow(folder: Path) -> float:
+    return time.time() - float((folder / "struck_at").read_text())
+
+
 def snapshots(folder: Path, every: str = "1") -> dict[str, str]:
     return {environment.SNAPSHOT_DIR: str(folder / "snapshots"), environment.SNAPSHOT_EVERY: every}
 
@@ -75,6 +81,7 @@ def test_two_workers_one_killed_one_told_to_stop(tmp_path: Path) -> None:
     killed = run_workers(2, script, variables={**variables, "BLOW": "SIGKILL 1 12"}, **options)  # type: ignore[arg-type]
     assert killed.code != 0
     told = run_workers(2, script, variables={**variables, "BLOW": "SIGTERM 1 17"}, **options)  # type: ignore[arg-type]
+    assert seconds_since_the_blow(tmp_path) < MAX_SECONDS_TO_STOP
     assert told.code == EXIT_PREEMPTED, told.output
     assert "all ranks stop after step 18" in told.output
     resumed = run_workers(2, script, variables=variables, **options)  # type: ignore[arg-type]
@@ -91,7 +98,8 @@ def test_another_number_of_workers_goes_on(tmp_path: Path) -> None:
     run_python(script, "float64", variables={}, **options)  # type: ignore[arg-type]
     alone = np.load(tmp_path / "weights.npy")
     (tmp_path / "weights.npy").unlink()
-    told = run_workers(2, script, "float64", variables={**variables, "BLOW": "SIGUSR1 0 13"}, **options)  # type: ignore[arg-type]
+    told = run_workers(2, script, "float64", variables={**variables, "BLOW": "SIGUSR1 0 13 launcher"}, **options)  # type: ignore[arg-type]
+    assert seconds_since_the_blow(tmp_path) < MAX_SECONDS_TO_STOP
     assert told.code == EXIT_PREEMPTED, told.output
     resumed = run_workers(1, script, "float64", variables=variables, **options)  # type: ignore[arg-type]
     assert "it was taken by 2 ranks, 1 go on" in resumed.output, resumed.output

@@ -94,7 +94,7 @@ def kept(keras_fit: Function) -> Function:
         if wanted is None:
             return _watched_fit(keras_fit, arguments, world)
         _process.in_fit = True
-        preemption = preemption_of(world.wishes)
+        preemption = preemption_of(world)
         preemption.enter_fit()
         try:
             history = _kept_fit(self, keras_fit, arguments, fit_call, wanted, world)

@@ -17,7 +17,8 @@ from paceline.rendezvous.channel import Preempted, Progress, Resumed
 from paceline.resilience import variables
 from paceline.resilience.generators import capture_generators, restore_generators
 from paceline.resilience.keeper import Keeper
-from paceline.resilience.object_state import Tensors, capture, decode, encode, restore
+from paceline.resilience.kept_memory import Memory
+from paceline.resilience.object_state import Tensors, decode, encode, encode_captured, restore
 from paceline.resilience.signals import preemption_of
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import Part
@@ -112,22 +113,9 @@ class TrainingState:
             SystemExit: some rank was told to stop; the snapshot is written.
         """
         self._open()
-        tensors: Tensors = {}
-        own = {
-            name: self._own_state(name, part, tensors)
-            for name, part in self._parts.items()
-            if _sums_of(part) or not _is_shared(part)
-        }
-        own[_GENERATORS] = encode(capture_generators(), tensors, "generators")
-        tensors = {name: np.array(tensor) for name, tensor in tensors.items()}
-        shared = {}
-        if self._world.rank == 0:
-            for name, part in self._parts.items():
-                if _is_shared(part):
-                    shared[name] = variables.copied(_variables_of(part), f"shared/{name}", tensors)
         notes = {"seed": self._world.identity.seed, "generation": self._world.identity.generation}
         meta = SnapshotMeta(epoch=0, fit_call=0, world_size=self._world.size, notes=notes)
-        self._keeper.keep(step, meta, Part(tensors, {"shared": shared, "own": own}))
+        self._keeper.keep(step, meta, self._copied)
         self._world.tell(Progress(step, 0))
         wishes = self._world.wishes
         leaving = np.array(wishes.wants_to_leave, np.int8)
@@ -142,17 +130,33 @@ class TrainingState:
         if self._is_open:
             self._is_open = False
             self._keeper.close()
-            preemption_of(self._world.wishes).leave_fit()
+            preemption_of(self._world).leave_fit()
 
     def _open(self) -> None:
         if not self._is_open:
             self._keeper.open()
             self._is_open = True
-            preemption_of(self._world.wishes).enter_fit()
+            preemption_of(self._world).enter_fit()
+
+    def _copied(self, memory: Memory) -> Part:
+        """What this rank writes, copied into `memory`."""
+        found: Tensors = {}
+        own = {
+            name: self._own_state(name, part, found)
+            for name, part in self._parts.items()
+            if not (_sums_of(part) or _is_shared(part))
+        }
+        own[_GENERATORS] = encode(capture_generators(), found, "generators")
+        tensors = {name: memory.copy(name, tensor) for name, tensor in found.items()}
+        shared = {}
+        for name, part in self._parts.items():
+            if sums := _sums_of(part):
+                own[name] = variables.copied(sums, f"own/{name}", tensors, memory)
+            if _is_shared(part) and self._world.rank == 0:
+                shared[name] = variables.copied(_variables_of(part), f"shared/{name}", tensors, memory)
+        return Part(tensors, {"shared": shared, "own": own})
 
     def _own_state(self, name: str, part: Any, tensors: Tensors) -> Any:
-        if sums := _sums_of(part):
-            return variables.copied(sums, f"own/{name}", tensors)
         if isinstance(part, tf.data.Iterator):
             try:
                 return encode(iterator_state(part), tensors, f"own/{name}")
@@ -162,7 +166,7 @@ class TrainingState:
                     "Register an object with state_dict() and load_state_dict() that knows how far the data have been "
                     "read, and skip as much of them."
                 ) from fault
-        return encode(capture(part), tensors, f"own/{name}")
+        return encode_captured(part, tensors, f"own/{name}")
 
 
 def _is_shared(part: Any) -> bool:

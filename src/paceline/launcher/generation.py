@@ -52,6 +52,7 @@ from paceline.rendezvous.channel import (
     Finishing,
     Joined,
     Joining,
+    KeepsSnapshots,
     Message,
     Preempted,
     Progress,
@@ -89,7 +90,8 @@ class Generation:
         start_timeout_seconds: How long after the last rank's `Joining` each must be `Joined`. Ranks that live
             and have not asked for the group yet (they may be loading data) are waited for without end.
         now: The time at the start, in seconds; all other times are measured on the same clock.
-        takes_snapshots: Whether workers that get a SIGTERM write a snapshot before they leave.
+        takes_snapshots: Whether workers that get a SIGTERM write a snapshot before they leave, as far as it is known
+            before they say so.
         hang_timeout_seconds: How long ranks that make steps may make none; None: for ever.
     """
 
@@ -188,6 +190,8 @@ class Generation:
             case Failed():
                 worker.failed = worker.failed or message
                 return self._stop(WorkerFailed(rank, message.exit_code, message, held_up_by(self._workers, rank)), now)
+            case KeepsSnapshots():
+                self._takes_snapshots = True
             case Progress(step=step):
                 worker.stepped_at = now
                 self._examined_at = None

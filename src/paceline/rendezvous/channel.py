@@ -6,6 +6,7 @@ The worker speaks, its watcher (the agent, or by hand the watchdog) listens. Not
       │ joining   MPI is about to start          │ from now on the others wait for this rank
       │ joined    MPI stands                     │
       │ failed    an exception nobody caught     │ ends the group, prints this traceback last
+      │ keeps_snapshots  from the first `fit`    │ told to stop, it leaves by itself, after a last snapshot
       │ progress  a step of `fit` is done        │ hang detection counts from here
       │ resumed   `fit` goes on from a snapshot  │ says from where, and counts what is done again
       │ preempted a last snapshot is being made  │ this worker leaves with EXIT_PREEMPTED, as all will
@@ -38,6 +39,13 @@ class Failed:
     traceback: str
     """As Python prints it, without Paceline's own frames; empty for errors that explain themselves."""
     exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepsSnapshots:
+    """From now on SIGTERM and SIGUSR1 make this worker leave by itself, after a last snapshot. Scripts may ask for
+    snapshots that the launcher was not told of.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +88,12 @@ class Finishing:
     """The script came to its end; the worker waits for the others before it leaves."""
 
 
-Message = Joining | Joined | Failed | Progress | Resumed | Preempted | Stopped | Finishing
+Message = Joining | Joined | Failed | KeepsSnapshots | Progress | Resumed | Preempted | Stopped | Finishing
 _TYPES = {
     "joining": Joining,
     "joined": Joined,
     "failed": Failed,
+    "keeps_snapshots": KeepsSnapshots,
     "progress": Progress,
     "resumed": Resumed,
     "preempted": Preempted,

@@ -7,7 +7,9 @@ from types import FrameType
 
 from paceline.cluster.signals import PREEMPTION_SIGNALS
 from paceline.comm.wishes import Wishes
+from paceline.comm.world import World
 from paceline.errors import EXIT_PREEMPTED
+from paceline.rendezvous.channel import KeepsSnapshots
 
 
 class Preemption:
@@ -57,9 +59,10 @@ class Preemption:
 _watched: dict[int, Preemption] = {}
 
 
-def preemption_of(wishes: Wishes) -> Preemption:
-    """The one that notes this process's signals; begins to when first asked for."""
+def preemption_of(world: World) -> Preemption:
+    """The one that notes this process's signals; begins to when first asked for, and tells the watcher so."""
     if os.getpid() not in _watched:
-        _watched[os.getpid()] = Preemption(wishes)
+        _watched[os.getpid()] = Preemption(world.wishes)
         _watched[os.getpid()].watch()
+        world.tell(KeepsSnapshots())
     return _watched[os.getpid()]
