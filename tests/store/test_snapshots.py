@@ -12,6 +12,7 @@ import numpy
 import pytest
 from made_snapshots import JOB, part, save, steps
 
+from paceline.store import local_folder
 from paceline.store.damage import DamagedSnapshotError
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import FileRecord, PartRecord
@@ -81,6 +82,27 @@ def test_a_chief_learns_of_parts_through_the_directory(store: SnapshotStore):
     assert store.records(20) == ()
     info = store.commit(10, META, store.records(10))
     assert info.parts == (first, second)
+
+
+def test_a_chief_that_commits_in_the_moment_in_which_it_sees_a_part_takes_nothing_from_its_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The last part's directory is renamed while its writer may still be about to synchronise it."""
+    store = SnapshotStore(tmp_path, writer=Writer("4f2a"))
+    first = store.write_part(10, 0, part(10, 0))
+    infos = []
+
+    def look(*_: object) -> None:
+        if not infos and len(store.records(10)) == 2:
+            infos.append(None)
+            infos[0] = store.commit(10, META, store.records(10))
+
+    really = local_folder._sync_directory
+    monkeypatch.setattr(local_folder, "_sync_directory", lambda directory: (look(), really(directory)))
+    second = store.write_part(10, 1, part(10, 1))
+    look()
+    assert infos[0].parts == (first, second)
+    assert store.verify(infos[0]) == ()
 
 
 @pytest.mark.parametrize("ranks", [(), (0,), (1,), (0, 0), (0, 1, 2)])

@@ -48,6 +48,16 @@ class StruckFolder(Folder):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             self._chaos.writing(int(step[1]))
 
+    def announce(self, path: str, data: bytes) -> None:
+        """Tells who looks for it.
+
+        Raises:
+            OSError: with ``ENOSPC``, while the disk is full.
+        """
+        if not self._chaos.has_room(path.partition("/")[0]):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._inner.announce(path, data)
+
     def children(self, path: str) -> tuple[str, ...]:
         """The names in a directory; this and what follows as `Folder` says."""
         return self._inner.children(path)

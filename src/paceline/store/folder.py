@@ -42,6 +42,12 @@ class Folder(ABC):
         """A new file, open to write; its directories are made. When the block has ended well, the file is on disk."""
 
     @abstractmethod
+    def announce(self, path: str, data: bytes) -> None:
+        """A small new file for processes that look for it now: whole when it is seen, and then this call needs nothing
+        of its directory any more, which may be published at once. After a crash nobody asks for it.
+        """
+
+    @abstractmethod
     def delete(self, path: str) -> None:
         """Removes a file, or a directory with all that is in it; what is not there is no error.
 

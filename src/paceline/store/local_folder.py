@@ -63,6 +63,14 @@ class LocalFolder(Folder):
             os.fsync(file.fileno())
         _sync_directory(full_path.parent)
 
+    def announce(self, path: str, data: bytes) -> None:
+        """Written beside, then renamed."""
+        full_path = self._root / path
+        self._make_directories(full_path.parent)
+        beside = full_path.with_name(f"{full_path.name}.new")
+        beside.write_bytes(data)
+        beside.replace(full_path)
+
     def delete(self, path: str) -> None:
         """A snapshot is renamed first: a crash in the middle leaves no half of one under its name."""
         full_path = self._root / path

@@ -73,6 +73,11 @@ class RemoteFolder(Folder):
         with self._files.open(full_path, "wb") as file:
             yield file
 
+    def announce(self, path: str, data: bytes) -> None:
+        """As any file: it appears when it is whole."""
+        with self.writer(path) as file:
+            file.write(data)
+
     def delete(self, path: str) -> None:
         """The manifest goes first."""
         for doomed in (f"{path}/{self._marker}", path):

@@ -93,8 +93,7 @@ class Staging:
             with path.open("rb") as blob:
                 files.append(self._write_file(folder, f"{BLOBS_FOLDER}/{name}", _chunks(blob)))
         record = PartRecord(rank, tuple(files))
-        with self._folder.writer(f"{folder}/{RECORD_FILE}") as file:
-            file.write(sealed(record.to_json(), "the record of a part"))
+        self._folder.announce(f"{folder}/{RECORD_FILE}", sealed(record.to_json(), "the record of a part"))
         return record
 
     def records(self, step: int, attempt: int) -> tuple[PartRecord, ...]:
