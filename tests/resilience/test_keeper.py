@@ -36,7 +36,9 @@ def keepers(directory: Path, size: int) -> Iterator[list[Keeper]]:
 
 
 def keep(keeper: Keeper, step: int) -> None:
-    keeper.keep(step, SnapshotMeta(0, 0, 2), Part({"w": np.full(4, step)}, {"step": step}))
+    keeper.keep(
+        step, SnapshotMeta(0, 0, 2), lambda memory: Part({"w": memory.copy("w", np.full(4, step))}, {"step": step})
+    )
 
 
 def test_a_rank_that_could_not_write_its_part_is_not_waited_for_once_it_writes_the_next(tmp_path: Path) -> None:

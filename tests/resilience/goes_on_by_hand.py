@@ -1,6 +1,6 @@
-"""One training job for `test_by_hand.py`: a rank that nobody launched, which may strike itself at a step.
+"""One training job for `test_goes_on_by_hand.py`: a rank that nobody launched, which may strike itself at a step.
 
-python by_hand.py RANK [SIGNAL STEP]
+python goes_on_by_hand.py RANK [SIGNAL STEP]
 """
 
 import hashlib

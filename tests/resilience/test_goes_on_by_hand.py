@@ -12,7 +12,7 @@ from programs import Ended, Program, start_python
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(400)]
 
-SCRIPT = Path(__file__).with_name("by_hand.py")
+SCRIPT = Path(__file__).with_name("goes_on_by_hand.py")
 LIMIT_SECONDS = 90.0
 MAX_SECONDS_AFTER_A_DEATH = 15.0
 MAX_SECONDS_TO_STOP = 10.0
