@@ -45,6 +45,7 @@ LIBRARIES = {
     "psutil": ("cluster", "launcher"),
     "cloudpickle": ("launching", "bootstrap"),
     "safetensors": ("store",),
+    "xxhash": ("store",),
     "fsspec": ("store",),
     "yaml": ("render",),
 }

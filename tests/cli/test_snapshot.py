@@ -116,7 +116,7 @@ def test_prune(run: Path):
     [
         (("list", "nowhere"), "which is no directory"),
         (("show", ".", "7"), "expected one of these steps: none"),
-        (("prune", ".", "--keep", "0"), "greater than or equal to 1"),
+        (("prune", ".", "--keep", "0"), "Invalid value for '--keep'"),
         (("prune", "."), "--keep"),
         (("verify",), "DIR"),
     ],

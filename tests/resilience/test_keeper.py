@@ -11,8 +11,9 @@ import numpy as np
 
 from paceline.comm.threads import thread_group
 from paceline.resilience.keeper import Keeper
+from paceline.resilience.kept_memory import Memory
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.parts import Part
+from paceline.store.parts import Part, PartRecord
 
 LIMIT_SECONDS = 20.0
 
@@ -50,3 +51,60 @@ def test_a_rank_that_could_not_write_its_part_is_not_waited_for_once_it_writes_t
         assert chief.finish(LIMIT_SECONDS)
         assert chief.committed is not None
         assert chief.committed.step == 10
+
+
+class SlowDisk:
+    """Holds up each part until it is told to go on; what was in the part then is told by its step."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.begun, self.go = threading.Semaphore(0), threading.Semaphore(0)
+        self.seen: dict[int, list[float]] = {}
+        self._write_part = keeper._store.write_part
+        keeper._store.write_part = self.write_part  # type: ignore[method-assign]
+
+    def write_part(self, step: int, rank: int, part: Part, *, attempt: int = 0) -> PartRecord:
+        self.begun.release()
+        assert self.go.acquire(timeout=LIMIT_SECONDS)
+        self.seen[step] = part.tensors["w"].tolist()
+        return self._write_part(step, rank, part, attempt=attempt)
+
+
+def test_a_slow_disk_costs_snapshots_but_changes_none_and_takes_no_third_memory(tmp_path: Path) -> None:
+    with keepers(tmp_path / "run", 1) as [keeper]:
+        disk = SlowDisk(keeper)
+        weights = np.zeros(4)
+        places: list[Any] = []
+
+        def copy(memory: Memory) -> Part:
+            places.append(memory.copy("w", weights))
+            return Part({"w": places[-1]}, {})
+
+        for step in range(1, 6):
+            weights[...] = step  # as a training does: in its place
+            keeper.keep(step, SnapshotMeta(0, 0, 1), copy)
+            if step == 1:
+                assert disk.begun.acquire(timeout=LIMIT_SECONDS)
+        weights[...] = 6
+        disk.go.release(2)
+        assert keeper.finish(LIMIT_SECONDS)
+        assert disk.seen == {1: [1.0] * 4, 5: [5.0] * 4}
+        assert len({id(place) for place in places}) == 2
+        assert keeper.committed is not None
+        np.testing.assert_array_equal(keeper.reader(keeper.committed).tensors(0)["w"], np.full(4, 5.0))
+
+
+def test_a_disk_that_is_in_time_takes_one_memory_until_it_is_freed(tmp_path: Path) -> None:
+    places: list[Any] = []
+
+    def copy(memory: Memory) -> Part:
+        places.append(memory.copy("w", np.ones(4)))
+        return Part({"w": places[-1]}, {})
+
+    with keepers(tmp_path / "run", 1) as [keeper]:
+        for step in (1, 2, 3):
+            keeper.keep(step, SnapshotMeta(0, 0, 1), copy)
+            assert keeper.finish(LIMIT_SECONDS)
+            if step == 2:
+                keeper.free_memory()
+    assert places[0] is places[1]
+    assert places[2] is not places[1]

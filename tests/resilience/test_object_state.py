@@ -14,6 +14,7 @@ from paceline.resilience.object_state import (
     capture,
     decode,
     encode,
+    encode_captured,
     frozen,
     restore,
 )
@@ -53,6 +54,39 @@ def test_arrays_come_back_bit_by_bit(array: Any) -> None:
     back = through_a_file({"deep": [array]})["deep"][0]
     assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
     assert isinstance(back, np.ndarray) == isinstance(array, np.ndarray)
+
+
+@pytest.mark.parametrize("make", [list, tuple, set, deque])
+@pytest.mark.parametrize("number", [1, -(2**63), 0.1, 2**63, True, np.float32(3)], ids=repr)
+def test_many_numbers_come_back_with_their_types(make: Any, number: Any) -> None:
+    value = {"many": make([*(type(number)(one) for one in range(80)), number])}
+    back = through_a_file(value)
+    assert back == value
+    assert [*map(type, back["many"])] == [*map(type, value["many"])]
+
+
+def test_many_numbers_cost_one_array_and_no_text() -> None:
+    tensors: dict[str, Any] = {}
+    text = json.dumps(encode({"random": random.Random(1), "of_steps": dict.fromkeys(range(500), 0.5)}, tensors, "at"))
+    assert len(text) < 500
+    assert sum(array.size for array in tensors.values()) == 625 + 500 + 500
+    values = [float("nan"), float("-inf"), -0.0] * 30
+    assert repr(through_a_file(values)) == repr(values)
+
+
+def test_an_object_is_looked_at_once_and_gives_what_capture_finds() -> None:
+    tensors: dict[str, Any] = {}
+    holder = Holder()
+    encoded = encode_captured(holder, tensors, "it", frozenset({"model"}))
+    assert not {"function", "model"} & encoded["state"].keys()
+    assert "it/array" in tensors
+    expected = capture(holder, frozenset({"model"}))
+    assert encoded["state"].keys() == expected["state"].keys()
+    after = Holder()
+    after.count, after.array[1] = 0, 7
+    restore(after, decode(json.loads(json.dumps(encoded)), tensors))
+    assert (after.count, after.best, after.array.tolist()) == (3, np.inf, [0, 1, 2, 3])
+    assert draws(after) == draws(holder)
 
 
 def test_says_what_it_cannot_hold() -> None:

@@ -47,6 +47,20 @@ def test_a_newer_job_replaces_the_one_that_waits():
     assert slow.results() == [("a", "A"), ("c", "C")]
 
 
+def test_what_waits_can_be_withdrawn_and_what_runs_cannot():
+    slow = Slow()
+    with BackgroundWriter(slow.write, slow.on_done) as writer:
+        assert writer.withdraw() is None
+        writer.submit("a")
+        assert slow.begun.acquire(timeout=LIMIT_SECONDS)
+        assert writer.withdraw() is None
+        writer.submit("b")
+        assert writer.withdraw() == "b"
+        slow.go.release(1)
+        assert writer.flush(LIMIT_SECONDS)
+    assert slow.results() == [("a", "A")]
+
+
 def test_a_failure_is_told_and_the_next_job_is_done():
     slow = Slow()
     slow.go.release(2)

@@ -12,7 +12,7 @@ from paceline.store.json_bytes import sealed, unsealed
 from paceline.store.manifest import SnapshotMeta, manifest_bytes, parsed_manifest
 from paceline.store.parts import FileRecord, PartRecord
 
-FILES = (FileRecord("state.json", 2, "0" * 64), FileRecord("tensors.safetensors", 5, "a" * 64))
+FILES = (FileRecord("state.json", 2, "0" * 32), FileRecord("tensors.safetensors", 5, "a" * 32))
 META = SnapshotMeta(epoch=2, fit_call=1, world_size=2, notes={"hosts": ["a", "b"], "threads": 4})
 PARTS = (PartRecord(0, FILES), PartRecord(1, FILES))
 WHOLE = manifest_bytes(130, 1000.5, META, PARTS)

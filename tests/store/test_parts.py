@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paceline.store.damage import DamagedSnapshotError
 from paceline.store.parts import FileRecord, Part, PartRecord, is_file_name
 
-RECORD = PartRecord(3, (FileRecord("state.json", 2, "0" * 64), FileRecord("tensors.safetensors", 5, "a" * 64)))
+RECORD = PartRecord(3, (FileRecord("state.json", 2, "0" * 32), FileRecord("tensors.safetensors", 5, "a" * 32)))
 
 BAD_NAMES = [
     *(
@@ -38,7 +38,7 @@ def test_names_that_leave_the_folder_are_refused(name: str):
     with pytest.raises(ValueError, match="relative names"):
         Part({}, {}, {name: Path("file")})
     hostile = RECORD.to_json() | {
-        "files": [*RECORD.to_json()["files"], {"name": name, "size_bytes": 1, "sha256": "0" * 64}]
+        "files": [*RECORD.to_json()["files"], {"name": name, "size_bytes": 1, "xxh128": "0" * 32}]
     }
     with pytest.raises(DamagedSnapshotError):
         PartRecord.from_json(hostile)
@@ -63,7 +63,7 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just("state.json"),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["rank", "files", "name", "size_bytes", "sha256"]), inner, max_size=5)
+        | st.dictionaries(st.sampled_from(["rank", "files", "name", "size_bytes", "xxh128"]), inner, max_size=5)
     ),
     max_leaves=12,
 )

@@ -118,7 +118,7 @@ def test_a_part_that_another_host_wrote_elsewhere_is_not_committed(store: Snapsh
     elsewhere = PartRecord(1, here.files)
     with pytest.raises(OSError, match=r"same directory|No such file|rank-00001"):
         store.commit(10, META, [here, elsewhere])
-    grown = PartRecord(0, tuple(FileRecord(one.name, one.size_bytes + 1, one.sha256) for one in here.files))
+    grown = PartRecord(0, tuple(FileRecord(one.name, one.size_bytes + 1, one.checksum) for one in here.files))
     with pytest.raises(OSError, match="same directory"):
         store.commit(10, SnapshotMeta(0, 0, 1), [grown])
     assert steps(store) == []

@@ -57,9 +57,9 @@ def print_snapshot(info: SnapshotInfo, headers: Mapping[int, Mapping[str, Tensor
         about.add_row(name, str(value))
     console.print(about)
     for part in info.parts:
-        files = _table(f"file of rank {part.rank}", "size", "SHA-256")
+        files = _table(f"file of rank {part.rank}", "size", "XXH128")
         for file in part.files:
-            files.add_row(file.name, decimal(file.size_bytes), file.sha256)
+            files.add_row(file.name, decimal(file.size_bytes), file.checksum)
         tensors = _table(f"tensor of rank {part.rank}", "type", "shape", "elements")
         for name, header in headers[part.rank].items():
             tensors.add_row(name, header.dtype, str(list(header.shape)), str(prod(header.shape)))

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from paceline.fit import compat
-from paceline.resilience.object_state import capture, decode, encode, restore
+from paceline.resilience.object_state import decode, encode_captured, restore
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -59,7 +59,7 @@ def capture_callbacks(callbacks: Sequence[Any], tensors: Tensors) -> list[Any]:
     states = []
     for index, callback in enumerate(_users(callbacks)):
         state = {
-            "held": encode(capture(callback, _NOT_STATE), tensors, f"callbacks/{index}"),
+            "held": encode_captured(callback, tensors, f"callbacks/{index}", _NOT_STATE),
             "monitor_op": _name_of_comparison(getattr(callback, "monitor_op", None)),
         }
         states.append([type(callback).__name__, state])

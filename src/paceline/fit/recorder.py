@@ -9,9 +9,8 @@ on_train_begin ─► on_epoch_begin ─► [step ─ on_train_batch_end]… ─
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from paceline.cluster import environment
 from paceline.comm.world import World
@@ -20,19 +19,23 @@ from paceline.fit import kept_state, row_files
 from paceline.fit.building import build_from
 from paceline.fit.data_cursor import DataCursor, Place
 from paceline.fit.pulse import Pulse
-from paceline.fit.restored import METRICS, VARIABLES, Restored, put_back, put_back_history
+from paceline.fit.restored import METRICS, Restored, copied_for_all, put_back, put_back_history
 from paceline.rendezvous.channel import Preempted, Resumed
 from paceline.resilience import variables
 from paceline.resilience.cursor import Cursor
 from paceline.resilience.generators import capture_generators, was_seeded_otherwise
 from paceline.resilience.hearing import heard
 from paceline.resilience.keeper import ENDS_FIT, Keeper
+from paceline.resilience.kept_memory import Memory
 from paceline.resilience.object_state import Tensors, decode, encode
 from paceline.resilience.schedule import Schedule
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import Part
 
 _LOGGER = logging.getLogger("paceline")
+
+OwnState = tuple[Any, Tensors]
+"""JSON, and the arrays that it names."""
 
 _LEAVING_SECONDS = 6.0
 _END_SECONDS = 120.0
@@ -78,7 +81,7 @@ class Recorder:
         self._validation: DataCursor | None = None
         self._validation_iterators = 0
         """Made before this process began."""
-        self._before_validation: tuple[Any, Tensors] | None = None
+        self._before_validation: OwnState | None = None
         self._snapshot_at = time.monotonic()
         self.pulse = Pulse(world, steps_before)
 
@@ -134,11 +137,11 @@ class Recorder:
         self._keeper.chaos.stepped(before, self.step, is_last=self._is_last_step(end_step))
         wishes = heard(self._world)
         if wishes.is_leaving:
-            self._leave(*self._own_state())
+            self._leave(self._own_state)
         is_wanted = wishes.take_snapshot()
         if is_wanted or self._schedule.crosses(before, self.step):
             self._snapshot_at = time.monotonic()
-            self._take(*self._own_state(), ends_fit=False)
+            self._take(self._own_state, ends_fit=False)
         elif self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._world.rank == 0:
             wishes.wants_snapshot = True
             if self._world.size == 1:
@@ -147,7 +150,7 @@ class Recorder:
 
     def validation_begins(self) -> None:
         """The validation of an epoch is about to begin, before it resets the metrics."""
-        self._before_validation = self._own_state()
+        self._before_validation = self._own_state(Memory())
 
     def validation_step_ended(self) -> None:
         """The callbacks' `on_test_batch_end` has run.
@@ -157,15 +160,17 @@ class Recorder:
         """
         self._keeper.chaos.validated(self.step)
         wishes = heard(self._world)
-        if wishes.is_leaving and self._before_validation is not None:
-            self._leave(*self._before_validation)
+        before = self._before_validation
+        if wishes.is_leaving and before is not None:
+            self._leave(lambda _memory: before)
         self._tell_progress()
 
     def ended(self) -> None:
         """`fit` has come to its end: a rerun passes through here, so this snapshot is waited for."""
         self._keeper.chaos.ended(self.step)
-        self._take(*self._own_state(), ends_fit=True)
+        self._take(self._own_state, ends_fit=True)
         self._keeper.finish(_END_SECONDS)
+        self._keeper.free_memory()
 
     def logs_of_last_step(self, logs: Any) -> Any:
         """What Keras should take for the last step's logs, given what it has: none, in an epoch that was over."""
@@ -173,7 +178,7 @@ class Recorder:
 
     # Taking.
 
-    def _own_state(self) -> tuple[Any, Tensors]:
+    def _own_state(self, memory: Memory) -> OwnState:
         assert self._data is not None
         callbacks = self._callbacks
         if getattr(callbacks, "_async_train", False):
@@ -195,19 +200,16 @@ class Recorder:
                 self._validation_iterators if self._validation is None else self._validation.num_iterators
             ),
         }
-        tensors = {name: np.array(tensor) for name, tensor in tensors.items()}
-        own[METRICS] = variables.copied(kept_state.own_variables(self.model), METRICS, tensors)
+        tensors = {name: memory.copy(name, tensor) for name, tensor in tensors.items()}
+        own[METRICS] = variables.copied(kept_state.own_variables(self.model), METRICS, tensors, memory)
         return own, tensors
 
-    def _take(self, own: Any, tensors: Tensors, *, ends_fit: bool) -> None:
-        shared = None
-        if self._world.rank == 0:
-            history = self.model.history
-            shared = {
-                VARIABLES: variables.copied(kept_state.shared_variables(self.model), VARIABLES, tensors),
-                "history": encode(kept_state.plain(history.history), tensors, "history"),
-                "epochs": list(history.epoch),
-            }
+    def _take(self, own_state: Callable[[Memory], OwnState], *, ends_fit: bool) -> None:
+        def copy(memory: Memory) -> Part:
+            own, tensors = own_state(memory)
+            shared = copied_for_all(self.model, tensors, memory) if self._world.rank == 0 else None
+            return Part(tensors, {"shared": shared, "own": own})
+
         cursor: Cursor = self._data.cursor  # type: ignore[union-attr]
         meta = SnapshotMeta(
             epoch=cursor.epoch,
@@ -220,10 +222,10 @@ class Recorder:
                 "generation": self._world.identity.generation,
             },
         )
-        self._keeper.keep(self.step, meta, Part(tensors, {"shared": shared, "own": own}))
+        self._keeper.keep(self.step, meta, copy)
 
-    def _leave(self, own: Any, tensors: Tensors) -> None:
-        self._take(own, tensors, ends_fit=False)
+    def _leave(self, own_state: Callable[[Memory], OwnState]) -> None:
+        self._take(own_state, ends_fit=False)
         self._world.tell(Preempted(self.step))  # at once: writing makes no steps, and must not count as a hang
         if not self._keeper.finish(_LEAVING_SECONDS):
             self._keeper.give_up()

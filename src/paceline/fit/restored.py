@@ -1,4 +1,4 @@
-"""A snapshot as it is read back into a `fit`: what is in it for this rank, and where it goes."""
+"""What of a snapshot the chief writes for all ranks of a `fit`, and how each reads it back with its own part."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from paceline.fit import kept_state
 from paceline.resilience import variables
 from paceline.resilience.generators import restore_generators
 from paceline.resilience.keeper import Keeper
-from paceline.resilience.object_state import decode
+from paceline.resilience.kept_memory import Memory
+from paceline.resilience.object_state import Tensors, decode, encode
 from paceline.store.manifest import SnapshotInfo
 
 VARIABLES = "variables"
@@ -48,6 +49,16 @@ def read(keeper: Keeper, info: SnapshotInfo, world: World) -> Restored:
     shared: Any = chief["shared"]
     own_state: Any = own["own"]
     return Restored(info, shared, own_state, tensors, others)
+
+
+def copied_for_all(model: Any, tensors: Tensors, memory: Memory) -> Any:
+    """What all ranks have in common, for a snapshot: JSON, and arrays in `memory`, which are added to `tensors`."""
+    history = model.history
+    return {
+        VARIABLES: variables.copied(kept_state.shared_variables(model), VARIABLES, tensors, memory),
+        "history": encode(kept_state.plain(history.history), tensors, "history"),
+        "epochs": list(history.epoch),
+    }
 
 
 def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: World) -> None:

@@ -13,6 +13,7 @@ import os
 import secrets
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ from paceline.comm.world import World
 from paceline.errors import ConfigurationError
 from paceline.observe.rank_logging import log_with_rank
 from paceline.resilience.chaos import chaos_of
+from paceline.resilience.kept_memory import Memories, Memory
 from paceline.resilience.struck_folder import StruckFolder
 from paceline.store.background import BackgroundWriter, Outcome
 from paceline.store.folder import Folder
@@ -49,6 +51,8 @@ class _Job:
     attempt: int
     meta: SnapshotMeta
     part: Part
+    memory: Memory
+    """That of `part`."""
 
 
 class Keeper:
@@ -73,6 +77,7 @@ class Keeper:
             around=self._under_chaos,
         )
         self._held = contextlib.ExitStack()
+        self._memories = Memories()
         self._attempt = 0
         self._num_left_out = 0
         self._handed_over: deque[tuple[int, int]] = deque()
@@ -129,31 +134,51 @@ class Keeper:
         [name] = _chiefs_texts(self._world.communicator, name)
         return self._store.find(name) if name else None
 
-    def keep(self, step: int, meta: SnapshotMeta, part: Part) -> None:
-        """Hands over a snapshot, to be written while training goes on; on all ranks at the same step."""
+    def keep(self, step: int, meta: SnapshotMeta, copy: Callable[[Memory], Part]) -> None:
+        """Takes a snapshot, to be written while training goes on; on all ranks at the same step.
+
+        Args:
+            step: Which.
+            meta: What the chief says about it.
+            copy: Copies the state into the memory that it is given; nothing else in it may change afterwards.
+        """
         self._attempt += 1
+        left_out = self._background.withdraw()  # first, for its memory: so there are never more than two
+        if left_out is not None:
+            self._leave_out(left_out)
+        memory = self._memories.take()
+        memory.begin()
+        part = copy(memory)
+        memory.end()
         self._handed_over.append((step, self._attempt))
-        replaced = self._background.submit(_Job(step, self._attempt, meta, part))
-        if replaced is not None:
-            self._num_left_out += 1
-            if self._world.rank == 0:
-                self._store.abandon(replaced.step, attempt=replaced.attempt)
-            if self._world.rank == 0 and self._num_left_out == 1:
-                _LOGGER.warning(
-                    "the snapshot of step %d is left out: the one before it is still being written to %s. Where that "
-                    "happens often, take fewer (--snapshot-every).",
-                    replaced.step,
-                    self.location,
-                )
+        self._background.submit(_Job(step, self._attempt, meta, part, memory))
+
+    def _leave_out(self, job: _Job) -> None:
+        self._memories.give_back(job.memory)
+        self._num_left_out += 1
+        if self._world.rank == 0:
+            self._store.abandon(job.step, attempt=job.attempt)
+        if self._world.rank == 0 and self._num_left_out == 1:
+            _LOGGER.warning(
+                "the snapshot of step %d is left out: the one before it is still being written to %s. Where that "
+                "happens often, take fewer (--snapshot-every).",
+                job.step,
+                self.location,
+            )
 
     def finish(self, timeout_seconds: float) -> bool:
         """Waits until all that was handed over is written, or given up; whether that came in time."""
         return self._background.flush(timeout_seconds)
 
+    def free_memory(self) -> None:
+        """Gives back the memory that is kept for the next snapshot; one that comes all the same gets new memory."""
+        self._memories.release()
+
     def close(self) -> None:
         """Finishes and gives the directory back."""
         atexit.unregister(self.close)
         self._background.__exit__(None, None, None)
+        self.free_memory()
         self._held.close()
 
     def give_up(self) -> None:
@@ -214,6 +239,7 @@ class Keeper:
         return {record.rank for step, attempt in later for record in self._store.records(step, attempt=attempt)}
 
     def _done(self, job: _Job, outcome: Outcome[SnapshotInfo | None]) -> None:
+        self._memories.give_back(job.memory)
         if outcome.error is None:
             self.committed = outcome.result or self.committed
             return

@@ -25,6 +25,11 @@ _HOOKS = (("state_dict", "load_state_dict"), ("get_state", "set_state"))
 _MAX_DEPTH = 32
 
 
+_PLAIN = frozenset({type(None), bool, str, int})
+_MAX_NUMBERS_IN_JSON = 64
+"""More become an array: a snapshot with Python's random generator is taken and written many times faster so."""
+
+
 class CannotHoldError(TypeError):
     """A snapshot has no words for this value; caught where a value may be left out."""
 
@@ -37,7 +42,7 @@ def encode(value: Any, tensors: Tensors, path: str = "", depth: int = 0) -> Any:
     """
     if depth > _MAX_DEPTH:
         raise CannotHoldError(f"{path}: nested too deeply")
-    if value is None or isinstance(value, (bool, str)) or type(value) is int:
+    if type(value) in _PLAIN or isinstance(value, str):
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"!": "float", "is": repr(value)}
@@ -47,7 +52,7 @@ def encode(value: Any, tensors: Tensors, path: str = "", depth: int = 0) -> Any:
         return _encode_mapping(value, tensors, path, depth)
     kind = _SEQUENCES.get(type(value))
     if kind is not None:
-        items = [encode(item, tensors, f"{path}/{index}", depth + 1) for index, item in enumerate(value)]
+        items = _encode_items(value, tensors, path, depth)
         return items if kind == "list" else {"!": kind, "of": items, **_length_of(value)}
     generator = value.state if isinstance(value, GeneratorState) else _state_of_generator(value)
     if generator is not None:
@@ -60,6 +65,28 @@ def encode(value: Any, tensors: Tensors, path: str = "", depth: int = 0) -> Any:
 
 _SEQUENCES: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", deque: "deque"}
 _MAKERS: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+def _encode_items(values: Any, tensors: Tensors, path: str, depth: int) -> Any:
+    """As a list; many numbers of one type as an array."""
+    if len(values) > _MAX_NUMBERS_IN_JSON and (array := _numbers(values)) is not None:
+        tensors[path] = array
+        return {"!": "numbers", "at": path}
+    return [
+        item if type(item) in _PLAIN else encode(item, tensors, f"{path}/{index}", depth + 1)
+        for index, item in enumerate(values)
+    ]
+
+
+def _numbers(values: Any) -> Any:
+    """`values` as an array that gives them back with ``tolist``; None where it cannot."""
+    types = set(map(type, values))
+    if types == {float}:
+        return np.array([*values], np.float64)
+    if types == {int}:
+        with contextlib.suppress(OverflowError):
+            return np.array([*values], np.int64)
+    return None
 
 
 def _length_of(value: Any) -> dict[str, Any]:
@@ -80,11 +107,8 @@ def _encode_mapping(value: Mapping[Any, Any], tensors: Tensors, path: str, depth
     # JSON files have their keys sorted; where another order may matter, it is kept.
     if all(isinstance(key, str) and key != "!" for key in value) and list(value) == sorted(value):
         return {key: encode(item, tensors, f"{path}/{key}", depth + 1) for key, item in value.items()}
-    items = [
-        [encode(key, tensors, f"{path}/{index}.key", depth + 1), encode(item, tensors, f"{path}/{index}", depth + 1)]
-        for index, (key, item) in enumerate(value.items())
-    ]
-    return {"!": "mapping", "of": items}
+    keys = _encode_items([*value.keys()], tensors, f"{path}.keys", depth)
+    return {"!": "mapping", "keys": keys, "values": _encode_items([*value.values()], tensors, f"{path}.values", depth)}
 
 
 def decode(value: Any, tensors: Mapping[str, Any]) -> Any:
@@ -102,8 +126,10 @@ def decode(value: Any, tensors: Mapping[str, Any]) -> Any:
             return tensors[value["at"]]
         case "scalar":
             return tensors[value["at"]][()]
+        case "numbers":
+            return tensors[value["at"]].tolist()
         case "mapping":
-            return {decode(key, tensors): decode(item, tensors) for key, item in value["of"]}
+            return dict(zip(decode(value["keys"], tensors), decode(value["values"], tensors), strict=True))
         case "deque":
             return deque(decode(value["of"], tensors), value["longest"])
         case "generator":
@@ -202,9 +228,9 @@ def capture(thing: Any, left_out: frozenset[str] = frozenset(), max_bytes: float
         left_out: Attributes that are not its state.
         max_bytes: Attributes with larger arrays are left out.
     """
-    for getter, setter in _HOOKS:
-        if callable(getattr(thing, getter, None)) and callable(getattr(thing, setter, None)):
-            return {"hook": getter, "state": getattr(thing, getter)()}
+    captured = _of_hook(thing)
+    if captured is not None:
+        return captured
     attributes = {}
     for name, value in vars(thing).items() if hasattr(thing, "__dict__") else ():
         if name in left_out:
@@ -214,6 +240,29 @@ def capture(thing: Any, left_out: frozenset[str] = frozenset(), max_bytes: float
             encode(value, tensors, name)
             if sum(array.nbytes for array in tensors.values()) <= max_bytes:
                 attributes[name] = value
+    return {"hook": None, "state": attributes}
+
+
+def _of_hook(thing: Any) -> dict[str, Any] | None:
+    for getter, setter in _HOOKS:
+        if callable(getattr(thing, getter, None)) and callable(getattr(thing, setter, None)):
+            return {"hook": getter, "state": getattr(thing, getter)()}
+    return None
+
+
+def encode_captured(thing: Any, tensors: Tensors, path: str, left_out: frozenset[str] = frozenset()) -> Any:
+    """What `encode` makes of what `capture` finds; each value is looked at once, for a step waits meanwhile."""
+    captured = _of_hook(thing)
+    if captured is not None:
+        return encode(captured, tensors, path)
+    attributes = {}
+    for name, value in sorted(vars(thing).items()) if hasattr(thing, "__dict__") else ():
+        if name in left_out:
+            continue
+        own: Tensors = {}
+        with contextlib.suppress(CannotHoldError):
+            attributes[name] = encode(value, own, f"{path}/{name}")
+            tensors.update(own)
     return {"hook": None, "state": attributes}
 
 

@@ -87,10 +87,17 @@ class BackgroundWriter(Generic[Job, Result]):
     def submit(self, job: Job) -> Job | None:
         """Hands over a job and returns at once: with the older one that waited and will not be done now, if any."""
         with self._change:
-            replaced = self._waiting.pop() if self._waiting else None
+            replaced = self.withdraw()
             self._waiting.append(job)
             self._change.notify_all()
         return replaced
+
+    def withdraw(self) -> Job | None:
+        """Takes back the job that waits, if any; whoever wants its memory for the next one asks before `submit`."""
+        with self._change:
+            withdrawn = self._waiting.pop() if self._waiting else None
+            self._change.notify_all()
+        return withdrawn
 
     def flush(self, timeout_seconds: float) -> bool:
         """Waits until nothing runs and nothing waits; whether that came in time."""

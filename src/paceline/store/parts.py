@@ -1,11 +1,11 @@
 """What one rank puts into a snapshot, and the record of what was written."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paceline.store.checksum import ALGORITHM, is_checksum
 from paceline.store.damage import DamagedSnapshotError
 from paceline.store.fields import Fields
 
@@ -16,7 +16,6 @@ TENSORS_FILE = "tensors.safetensors"
 STATE_FILE = "state.json"
 BLOBS_FOLDER = "blobs"
 
-_CHECKSUM = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MAX_NAME_BYTES = 255
 
 
@@ -51,7 +50,8 @@ class FileRecord:
 
     name: str
     size_bytes: int
-    sha256: str
+    checksum: str
+    """See `checksum.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class PartRecord:
 
     def to_json(self) -> dict[str, object]:
         """This as JSON; `from_json` reads it."""
-        files = [{"name": file.name, "size_bytes": file.size_bytes, "sha256": file.sha256} for file in self.files]
+        files = [{"name": file.name, "size_bytes": file.size_bytes, ALGORITHM: file.checksum} for file in self.files]
         return {"rank": self.rank, "files": files}
 
     @staticmethod
@@ -104,11 +104,11 @@ def part_record(fields: Fields) -> PartRecord:
 
 
 def _file_record(fields: Fields) -> FileRecord:
-    record = FileRecord(fields.text("name"), fields.count("size_bytes"), fields.text("sha256"))
+    record = FileRecord(fields.text("name"), fields.count("size_bytes"), fields.text(ALGORITHM))
     if not is_file_name(record.name):
         raise DamagedSnapshotError(f"a file is called {record.name[:60]!a}; expected a relative name")
-    if not _CHECKSUM.fullmatch(record.sha256):
-        raise DamagedSnapshotError(f"a checksum is {record.sha256[:70]!a}; expected 64 hexadecimal digits")
+    if not is_checksum(record.checksum):
+        raise DamagedSnapshotError(f"a checksum is {record.checksum[:70]!a}; expected 32 hexadecimal digits")
     return record
 
 

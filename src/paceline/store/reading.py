@@ -1,11 +1,11 @@
 """Reading a snapshot back: every byte is checked against the manifest before anybody uses it."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paceline.store.checksum import begun
 from paceline.store.damage import DamagedSnapshotError, Fault, unreadable
 from paceline.store.folder import Folder
 from paceline.store.json_bytes import from_bytes
@@ -122,7 +122,7 @@ class SnapshotReader:
         """Gives a file to `use` in pieces. Raises at its end: what was used before is not to be trusted then."""
         path = self._path(rank, record.name)
         self._check_size(rank, record)
-        checksum, left_bytes = hashlib.sha256(), record.size_bytes
+        checksum, left_bytes = begun(), record.size_bytes
         with self._folder.reader(path) as file:
             while left_bytes and (chunk := file.read(min(left_bytes, chunk_bytes))):
                 checksum.update(chunk)
@@ -130,7 +130,7 @@ class SnapshotReader:
                 use(chunk)
         if left_bytes:
             raise DamagedSnapshotError(f"{path} ended {left_bytes} bytes early")
-        if checksum.hexdigest() != record.sha256:
+        if checksum.hexdigest() != record.checksum:
             raise DamagedSnapshotError(f"{path} does not match its checksum")
 
     def _check_size(self, rank: int, record: FileRecord) -> None:

@@ -9,13 +9,13 @@ Names are agreed without a message: every rank knows step, job, generation and a
 directory, so what a killed rank left behind is never taken for its successor's part.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from paceline.store.checksum import begun
 from paceline.store.damage import DamagedSnapshotError
 from paceline.store.folder import Folder
 from paceline.store.json_bytes import sealed, to_bytes, unsealed
@@ -112,7 +112,7 @@ class Staging:
                 yield record
 
     def _write_file(self, folder: str, name: str, chunks: Iterator[bytes | memoryview]) -> FileRecord:
-        checksum, size_bytes = hashlib.sha256(), 0
+        checksum, size_bytes = begun(), 0
         with self._folder.writer(f"{folder}/{name}") as file:
             for chunk in chunks:
                 checksum.update(chunk)

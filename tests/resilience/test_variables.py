@@ -1,0 +1,58 @@
+"""Variables are copied as they are at this step, and not held on to."""
+
+import keras
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+
+from paceline.resilience import variables
+from paceline.resilience.kept_memory import Memory
+
+
+def address(variable: tf.Variable) -> int:
+    found = np.asarray(tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype))
+    return int(found.__array_interface__["data"][0])
+
+
+def test_the_next_step_changes_the_variable_in_its_place_and_not_the_copy() -> None:
+    variable = tf.Variable(np.arange(100_000, dtype=np.float32))
+    memory, tensors, before = Memory(), {}, address(variable)
+    memory.begin()
+    [[_, shape, at]] = variables.copied([variable], "w", tensors, memory)
+    memory.end()
+    variable.assign_add(tf.ones_like(variable))
+    assert address(variable) == before, "a tensor of the copying is held: each step would get new memory"
+    assert shape == [100_000]
+    np.testing.assert_array_equal(tensors[at], np.arange(100_000))
+    memory.begin()
+    later: dict[str, np.ndarray] = {}
+    variables.copied([variable], "w", later, memory)
+    assert later[at] is tensors[at]
+    np.testing.assert_array_equal(later[at], np.arange(100_000) + 1)
+
+
+def test_every_kind_of_variable() -> None:
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        mirrored = tf.Variable([1.0, 2.0])
+        local = tf.Variable(
+            3.0,
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+            trainable=False,
+        )
+    found = [
+        (mirrored, np.float32, [1.0, 2.0]),
+        (local, np.float32, 3.0),
+        (tf.Variable(4.0, dtype=tf.bfloat16), ml_dtypes.bfloat16, 4.0),
+        (tf.Variable([5.0], dtype=tf.bfloat16), ml_dtypes.bfloat16, [5.0]),
+        (tf.Variable(True), np.bool_, True),
+        (tf.Variable(np.zeros((0, 3))), np.float64, np.zeros((0, 3))),
+        (keras.Variable(6), np.int32, 6),
+        (keras.Variable([[7.0]], dtype="float16"), np.float16, [[7.0]]),
+    ]
+    tensors: dict[str, np.ndarray] = {}
+    described = variables.copied([variable for variable, _, _ in found], "all", tensors, Memory())
+    for (variable, dtype, value), (_, shape, at) in zip(found, described, strict=True):
+        assert tensors[at].dtype == dtype
+        assert list(tensors[at].shape) == shape == list(variable.shape)
+        np.testing.assert_array_equal(tensors[at].astype("float64"), np.asarray(value, "float64"))
