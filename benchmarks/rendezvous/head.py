@@ -5,6 +5,7 @@ Prints "ready" when agents may dial, and at the end a JSON object with the most 
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from told_crew import ToldCrew
 
 import paceline.cli.app  # noqa: F401  # `paceline run` has it in memory, too
 from paceline.launcher.gathering import Gathering
+from paceline.launcher.guard_line import guarded
 from paceline.launcher.head import Head
 from paceline.launcher.node_hosts import NodeHosts
 
@@ -35,7 +37,10 @@ def peak_megabytes() -> float:
 
 
 def main() -> None:
-    code = asyncio.run(ServingHead(description.job(description.arguments().parse_args(), 0)).run())
+    job = description.job(description.arguments().parse_args(), 0)
+    job_id = os.urandom(8).hex()
+    with guarded(job_id) as guard:
+        code = asyncio.run(ServingHead(job, job_id, guard).run())
     print(json.dumps({"exit_code": code, "peak_megabytes": peak_megabytes()}), flush=True)
 
 

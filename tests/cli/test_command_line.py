@@ -59,9 +59,22 @@ def test_help_and_version_load_nothing_heavy(arguments: tuple[str, ...]):
 
 def test_running_loads_neither_tensorflow_nor_mpi():
     heavy = "{'tensorflow', 'keras', 'mpi4py', 'numpy'}"
-    code = f"import sys, paceline.launcher.head; print({heavy} & set(sys.modules))"
+    code = f"import sys, paceline.launcher.running, paceline.launcher.head; print({heavy} & set(sys.modules))"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert finished.stdout == "set()\n"
+
+
+def test_a_job_waits_for_no_other_verb_and_its_guard_for_no_event_loop():
+    loaded = "{'paceline.cli.snapshot', 'paceline.cli.render.verbs', 'asyncio', 'paceline.launcher.head'}"
+    code = f"import sys, paceline.cli.app, paceline.launcher.running; print({loaded} & set(sys.modules))"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    assert finished.stdout == "set()\n"
+
+
+def test_a_mistyped_verb_is_told_the_one_that_was_meant():
+    refused = paceline("rendr")
+    assert refused.returncode == 2
+    assert "Did you mean 'render'?" in refused.stderr
 
 
 def test_help_shows_examples_and_every_flag():

@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from paceline.launcher.head import run_job
 from paceline.launcher.job import JobDescription
+from paceline.launcher.running import run
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[1])
@@ -19,4 +19,4 @@ if __name__ == "__main__":
     if "log_dir" in options:
         options["log_dir"] = Path(options["log_dir"])
     command = (sys.executable, *sys.argv[2:])
-    sys.exit(run_job(JobDescription(command=command, environment=dict(os.environ), **options)))
+    sys.exit(run(JobDescription(command=command, environment=dict(os.environ), **options)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import ConfigurationError
-from paceline.launcher import head, local_crew
+from paceline.launcher import local_crew, running
 from paceline.launcher.job import JobDescription
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
@@ -171,19 +171,12 @@ def test_a_wrong_tf_config_is_refused_before_anything_starts(monkeypatch: pytest
     monkeypatch.setattr(local_crew, "start_worker", start_nothing)
     job = JobDescription(command=("true",), num_workers=2, environment={"TF_CONFIG": "{'cluster': {}}"})
     with pytest.raises(ConfigurationError, match="TF_CONFIG"):
-        head.run_job(job)
-
-
-def test_a_log_folder_that_cannot_be_made_is_refused(tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    job = JobDescription(command=("true",), num_workers=1, environment={}, log_dir=tmp_path / "file")
-    with pytest.raises(ConfigurationError, match="--log-dir"):
-        head.run_job(job)
+        running.run(job)
 
 
 def test_a_notebooks_running_loop_is_no_obstacle(capfd: pytest.CaptureFixture[str]):
     async def cell() -> int:
-        return head.run_job(
+        return running.run(
             JobDescription(command=("sh", "-c", "echo hello"), num_workers=2, environment=dict(os.environ))
         )
 
@@ -194,12 +187,12 @@ def test_a_notebooks_running_loop_is_no_obstacle(capfd: pytest.CaptureFixture[st
 def test_a_command_that_cannot_be_started_leaves_nothing(capfd: pytest.CaptureFixture[str]):
     job = JobDescription(command=("/does/not/exist",), num_workers=2, environment=dict(os.environ))
     with pytest.raises(OSError, match="does/not/exist"):
-        head.run_job(job)
+        running.run(job)
 
 
 def test_the_launcher_keeps_no_descriptors(capfd: pytest.CaptureFixture[str]):
     job = JobDescription(command=("true",), num_workers=2, environment=dict(os.environ))
-    head.run_job(job)
+    running.run(job)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    head.run_job(job)
+    running.run(job)
     assert len(list(Path("/proc/self/fd").iterdir())) == before

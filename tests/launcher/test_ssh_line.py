@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from paceline.errors import ConfigurationError
-from paceline.launcher.job import SshOptions
+from paceline.launcher.other_hosts import SshOptions
 from paceline.launcher.ssh_line import failure_text, is_this_host, read_ssh_command, ssh_command
 
 PYTHON = "/opt/py/bin/python"

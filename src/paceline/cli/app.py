@@ -1,12 +1,11 @@
 """The `paceline` command: its verbs, and what every verb has in common. Loads no TensorFlow."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from paceline.cli.render.verbs import render
 from paceline.cli.run import run
-from paceline.cli.snapshot import snapshot
 
 
 def _with_dashes(name: str) -> str:
@@ -14,23 +13,45 @@ def _with_dashes(name: str) -> str:
     return name.replace("_", "-")
 
 
+class _Verbs(TyperGroup):
+    """`run`, and the other verbs, whose files and flags are loaded when one of them, or the list of all, is asked for.
+
+    A job waits for nothing that it does not need. (The types of what typer hands in have no public name.)
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all verbs."""
+        self._load_others()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb of that name; None: there is none."""
+        if cmd_name not in self.commands:
+            self._load_others()
+        return super().get_command(ctx, cmd_name)
+
+    def _load_others(self) -> None:
+        from paceline.cli.render.verbs import render
+        from paceline.cli.snapshot import snapshot
+
+        for name, verb in (("render", render), ("snapshot", snapshot)):
+            if name not in self.commands:
+                self.add_command(typer.main.get_command(verb), name)
+
+
 app = typer.Typer(
     name="paceline",
     help="Distributed training for Keras 3 on TensorFlow: exact, fast, and through failures.",
     epilog="Try: paceline run --workers 2 train.py",
+    cls=_Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _with_dashes},
 )
-app.command(
-    "run",
-    # Everything from the script on is the script's, also what looks like an option of ours.
-    context_settings={"allow_interspersed_args": False, "token_normalize_func": _with_dashes},
-)(run)
-app.add_typer(render, name="render", context_settings={"token_normalize_func": _with_dashes})
-app.add_typer(snapshot)
+# Everything from the script on is the script's, also what looks like an option of ours.
+app.command("run", context_settings={"allow_interspersed_args": False})(run)
 
 
 def _print_version(wanted: bool) -> None:

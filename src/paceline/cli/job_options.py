@@ -4,11 +4,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from paceline.cluster import environment
 from paceline.launcher.host_resources import core_quota, num_workers_for, usable_cores, visible_gpus
-from paceline.launcher.job import JobDescription, Program, SeveralHosts, Snapshots
+from paceline.launcher.job import JobDescription, Program, Snapshots
+
+if TYPE_CHECKING:
+    from paceline.launcher.other_hosts import SeveralHosts
 
 AUTO = "auto"
 
@@ -75,7 +78,7 @@ def make_job(
     if require_secret:
         variables[environment.REQUIRE_SECRET] = "1"
     _set_own(variables, forwarded)
-    several = SeveralHosts()
+    several = None
     if _concerns_others(host_options, node_options, variables):
         from paceline.cli.several_hosts import several_hosts
 
@@ -91,9 +94,9 @@ def make_job(
         drop_in=drop_in,
         verbose=verbose,
         program=program,
-        hosts=several.hosts,
-        ssh=several.ssh,
-        nodes=several.nodes,
+        hosts=several.hosts if several else (),
+        ssh=several.ssh if several else None,
+        nodes=several.nodes if several else None,
         forwarded=forwarded,
         network_interface=network_interface or variables.get(environment.NETWORK_INTERFACE, ""),
         allow_mismatch=allow_mismatch or variables.get(environment.ALLOW_MISMATCH) == "1",
@@ -124,8 +127,8 @@ def _concerns_others(hosts: HostOptions, nodes: NodeOptions, variables: Mapping[
     return asked or any(name in variables for name in _TELL_OF_OTHER_HOSTS)
 
 
-def _num_workers(text: str | None, several: SeveralHosts, variables: Mapping[str, str]) -> int:
-    if text in (None, AUTO) and several.hosts:
+def _num_workers(text: str | None, several: "SeveralHosts | None", variables: Mapping[str, str]) -> int:
+    if text in (None, AUTO) and several and several.hosts:
         return sum(host.slots for host in several.hosts)
     if text is None:
         return 1

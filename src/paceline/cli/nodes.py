@@ -9,7 +9,7 @@ from paceline.cluster.faults import Fault
 from paceline.cluster.spec import Address
 from paceline.cluster.surroundings import scheduled_place
 from paceline.errors import ConfigurationError
-from paceline.launcher.job import Nodes
+from paceline.launcher.other_hosts import Nodes
 from paceline.rendezvous.key import described_key
 
 

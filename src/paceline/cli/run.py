@@ -245,6 +245,7 @@ def run(
     if not module and not Path(script).exists():
         _refuse(f"SCRIPT: received {script!r}; expected a file that exists here (with -m, the name of a module)")
     from paceline.cli.job_options import HostOptions, NodeOptions, make_job, snapshots_of
+    from paceline.cli.leaving import leave
     from paceline.cluster.communication import communication
     from paceline.launcher.job import JobDescription, Program
     from paceline.launcher.running import run
@@ -288,7 +289,7 @@ def run(
         _refuse(str(fault))
     except KeyboardInterrupt:  # before the first worker, or after the last
         code = EXIT_INTERRUPTED
-    raise typer.Exit(code)
+    leave(code)
 
 
 def _refuse(message: str) -> NoReturn:

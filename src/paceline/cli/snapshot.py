@@ -27,6 +27,8 @@ snapshot = typer.Typer(
     help="List, show, verify and prune the snapshots of a directory.",
     epilog="Try: paceline snapshot list /shared/run-7",
     no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 Directory = Annotated[

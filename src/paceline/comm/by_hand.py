@@ -63,7 +63,7 @@ def join_world(
         connect=lambda: start_mpi(wiring),
         line=membership.line,
         leave=membership.leave,
-        place=(cluster, task),
+        place=lambda: (cluster, task),
     )
     enter_world(world)
     departure.world = world

@@ -10,7 +10,6 @@ from types import ModuleType
 
 from paceline.cluster import environment, shared_memory
 from paceline.comm import segments
-from paceline.comm.rounds import WINDOW_BYTES
 from paceline.importing import after_import
 
 _LOGGER = logging.getLogger(__name__)
@@ -76,6 +75,8 @@ class MpiWiring:
         return module
 
     def _before_initialisation(self, mpi4py: ModuleType) -> None:
+        from paceline.comm.rounds import WINDOW_BYTES  # here: a worker that never talks does without
+
         mpi4py.rc.thread_level = "serialized"
         mpi4py.rc.finalize = False  # ranks leave through Communicator.close, or in a hurry without it
         self._segments_before = segments.mapped_segments()

@@ -88,7 +88,7 @@ def join_site_mpi(
         connect=lambda: communicator,
         leave=leave,
         abandon=abandon,
-        place=(_cluster(introductions), Task(WORKER, announced.rank)),
+        place=lambda: (_cluster(introductions), Task(WORKER, announced.rank)),
     )
     enter_world(world)
     departure.world = world

@@ -6,23 +6,25 @@ importing.
 """
 
 import contextlib
+import functools
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from paceline.cluster import environment
 from paceline.cluster.communication import Communication
 from paceline.cluster.launched import WorkerIdentity, launched_identity
-from paceline.cluster.spec import ClusterSpec, Task
-from paceline.cluster.tf_config import read_tf_config
 from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.wishes import Wishes
 from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message, WatcherLine
 
 if TYPE_CHECKING:
+    from paceline.cluster.spec import ClusterSpec, Task
     from paceline.comm.communicator import Communicator
+
+    Place = tuple[ClusterSpec, Task]
 
 
 class World:
@@ -35,7 +37,7 @@ class World:
         leave: Called after the group was left in order.
         abandon: Called with the exit code by a process that leaves in a hurry, where nobody watches: ends this process
             and the others. None where a watcher does that.
-        place: The cluster as TF_CONFIG describes it and this process's task; None in a process that is alone.
+        place: Says what `place` is, when somebody wants to know.
     """
 
     def __init__(
@@ -45,10 +47,10 @@ class World:
         line: WatcherLine | None = None,
         leave: Callable[[], None] = lambda: None,
         abandon: Callable[[int], None] | None = None,
-        place: tuple[ClusterSpec, Task] | None = None,
+        place: "Callable[[], Place | None]" = lambda: None,
     ) -> None:
         self.identity = identity
-        self.place = place
+        self._place = place
         self.abandon = abandon
         self.fatal: BaseException | None = None
         """The error that ended communication; TensorFlow hands on only its text, so it is kept here."""
@@ -63,6 +65,11 @@ class World:
         self._leave = leave
         self._lock = threading.Lock()
         self._communicator: Communicator | None = None
+
+    @functools.cached_property
+    def place(self) -> "Place | None":
+        """The cluster as TF_CONFIG describes it and this process's task; None in a process that is alone."""
+        return self._place()
 
     @property
     def rank(self) -> int:
@@ -180,7 +187,14 @@ def _launched(identity: WorkerIdentity) -> World:
             return start_mpi(wiring)
 
     line = None if agent_fd is None else WatcherLine(socket.socket(fileno=int(agent_fd)))
-    return World(identity, connect, line, place=read_tf_config(os.environ))
+    told = {environment.TF_CONFIG: os.environ.get(environment.TF_CONFIG, "")}  # the script may write another one
+    return World(identity, connect, line, place=functools.partial(_told_place, told))
+
+
+def _told_place(variables: Mapping[str, str]) -> "Place | None":
+    from paceline.cluster.tf_config import read_tf_config  # only a script that asks for it needs it
+
+    return read_tf_config(variables)
 
 
 _current: World | None = None

@@ -1,10 +1,10 @@
 """The head of a job: from a `JobDescription` to an exit code.
 
-    check all ─► guard ─► gather the hosts ─► orders (ranks, addresses, seed) ─► workers ─► supervise ─► report
-                              ▲                                                                  │
-                              └────────────── another generation, if the policy says so ─────────┘
+    gather the hosts ─► orders (ranks, addresses, seed) ─► workers ─► supervise ─► report
+         ▲                                                                  │
+         └────────────── another generation, if the policy says so ─────────┘
 
-The steps live in files of their own; this one only puts them in order.
+The steps live in files of their own; this one only puts them in order. ``running.py`` comes before it, with the guard.
 """
 
 import asyncio
@@ -13,18 +13,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from paceline.cluster.tf_config import read_tf_config
-from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
+from paceline.errors import EXIT_UNAVAILABLE
 from paceline.launcher import report
 from paceline.launcher.gathering import Gathering, Member, NotGatheredError
 from paceline.launcher.generation import Generation
-from paceline.launcher.guard_line import GuardLine, guarded
+from paceline.launcher.guard_line import GuardLine
 from paceline.launcher.host_facts import facts_of_this_host
 from paceline.launcher.interrupts import interrupts
 from paceline.launcher.job import MAX_SEED, JobDescription
@@ -46,67 +44,27 @@ from paceline.rendezvous.generation_order import Begin, HostFacts
 _FIRST_GENERATION = 1
 
 
-def run_job(job: JobDescription) -> int:
-    """Runs `job` to its end, leaves no process behind, and returns its exit code: 0, or the first failure's.
-
-    The workers' output goes to ``sys.stdout`` and ``sys.stderr``. May be called inside a running event loop
-    (a notebook), which then stands still meanwhile.
-
-    Raises:
-        ConfigurationError: TF_CONFIG or the log folder is wrong; nothing has been started.
-        OSError: the system cannot start the processes; none is left.
-    """
-    check(job)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(Head(job).run())
-    return _run_beside_running_loop(job)
-
-
-def _run_beside_running_loop(job: JobDescription) -> int:
-    """In a thread with a loop of its own; Ctrl-C, which reaches only the main thread, is passed on."""
-    interrupters: list[Callable[[], object]] = []
-    with ThreadPoolExecutor(1) as pool:
-        job_code = pool.submit(lambda: asyncio.run(Head(job, interrupters.append).run()))
-        while True:
-            try:
-                return job_code.result()
-            except KeyboardInterrupt:
-                for interrupt in interrupters:
-                    interrupt()
-
-
-def check(job: JobDescription) -> None:
-    """Refuses a job that cannot be run on this host.
-
-    Raises:
-        ConfigurationError: TF_CONFIG or the log folder is wrong.
-    """
-    read_tf_config(job.environment)  # a broken one is refused, although it will be replaced
-    if job.log_dir is not None:
-        try:
-            job.log_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as fault:
-            raise ConfigurationError(
-                f"--log-dir: received {str(job.log_dir)!r}; expected a writable folder ({fault})"
-            ) from fault
-
-
 class Head:
     """Runs one job.
 
     Args:
         job: The job, checked.
+        job_id: Its name.
+        guard: Ends its processes if this one is gone.
         offer_interrupter: Is handed a function that does what Ctrl-C does, callable in any thread.
     """
 
     def __init__(
-        self, job: JobDescription, offer_interrupter: Callable[[Callable[[], object]], None] = lambda _: None
+        self,
+        job: JobDescription,
+        job_id: str,
+        guard: GuardLine,
+        offer_interrupter: Callable[[Callable[[], object]], None] = lambda _: None,
     ) -> None:
         self._job = job
+        self._job_id = job_id
+        self._guard = guard
         self._offer_interrupter = offer_interrupter
-        self._job_id = os.urandom(8).hex()
         self._seed = _seed_of(job)
         assert 0 <= self._seed <= MAX_SEED
         self._supervision: Supervision | None = None
@@ -120,8 +78,7 @@ class Head:
         loop = asyncio.get_running_loop()
         with ExitStack() as lifetimes:
             screen = Screen(self._sink(sys.stdout), self._sink(sys.stderr))
-            guard = lifetimes.enter_context(guarded(self._job_id))
-            gathering = self._hosts = self._gathering(loop, screen, guard)
+            gathering = self._hosts = self._gathering(loop, screen)
             self._offer_interrupter(partial(loop.call_soon_threadsafe, self._interrupt, signal.SIGINT))
             lifetimes.enter_context(interrupts(loop, self._interrupt))
             code = EXIT_UNAVAILABLE
@@ -147,18 +104,18 @@ class Head:
         if self._hosts is not None:
             self._hosts.show_life()
 
-    def _gathering(self, loop: asyncio.AbstractEventLoop, screen: Screen, guard: GuardLine) -> Gathering:
+    def _gathering(self, loop: asyncio.AbstractEventLoop, screen: Screen) -> Gathering:
         def say(line: str) -> None:
             screen.say([f"paceline: {line}"])
 
         def local_crew(facts: HostFacts) -> LocalCrew:
             processes = JobProcesses(self._job_id)
-            return LocalCrew(loop, self._job, facts, processes=processes, guard=guard, complain=say)
+            return LocalCrew(loop, self._job, facts, processes=processes, guard=self._guard, complain=say)
 
         if self._job.hosts:
             from paceline.launcher.ssh_hosts import SshHosts  # not for a job on this host, which should start quickly
 
-            return SshHosts(loop, self._job, guard, say)
+            return SshHosts(loop, self._job, self._guard, say)
         if self._job.nodes is not None:
             from paceline.launcher.node_hosts import NodeHosts
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from paceline.cluster import environment as variables
-from paceline.cluster.spec import Address
 
 if TYPE_CHECKING:
     from paceline.cluster.hosts import HostSlots
+    from paceline.launcher.other_hosts import Nodes, SshOptions
 
 MAX_SEED = 2**32 - 1
 """The largest that NumPy's generators take."""
@@ -45,40 +45,6 @@ class Program:
 def worker_command(target: str, arguments: Sequence[str], *, module: bool = False) -> tuple[str, ...]:
     """The command of a worker that runs the script `target`, or the module of that name."""
     return Program(target, tuple(arguments), module).command()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SshOptions:
-    """How other hosts are reached."""
-
-    command: tuple[str, ...] = ("ssh",)
-    port: int | None = None
-    identity_file: str | None = None
-    python: str = sys.executable
-    """The interpreter there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
-    """A job of which the same command was given on several hosts."""
-
-    num_nodes: int
-    node_rank: int
-    rendezvous: Address
-    """Where node 0 answers."""
-    key: bytes
-    """The job's, by which its agents know each other."""
-    is_secret: bool
-    """Whether `key` comes from a secret, not only from the job's description."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeveralHosts:
-    """The other hosts of a job: those to start over ssh, or those that were given the same command; or none."""
-
-    hosts: "tuple[HostSlots, ...]" = ()
-    ssh: SshOptions = SshOptions()
-    nodes: Nodes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +96,7 @@ class JobDescription:
         verbose: Whether to tell more about what the launcher does.
         program: What `command` runs, for other hosts to run it, too.
         hosts: Hosts to start agents on over ssh, in rank order; those behind the last one that is needed are spares.
-        ssh: How.
+        ssh: How; None: in the usual way.
         nodes: Set when each host was given the command; then there are no `hosts`.
         forwarded: Names, or NAME=VALUE, of variables that go to other hosts.
         network_interface: Which network interface peers reach; empty: found out.
@@ -156,8 +122,8 @@ class JobDescription:
     verbose: bool = False
     program: Program | None = None
     hosts: "tuple[HostSlots, ...]" = ()
-    ssh: SshOptions = SshOptions()
-    nodes: Nodes | None = None
+    ssh: "SshOptions | None" = None
+    nodes: "Nodes | None" = None
     forwarded: tuple[str, ...] = ()
     network_interface: str = ""
     allow_mismatch: bool = False

@@ -12,14 +12,14 @@ from contextlib import ExitStack
 
 from paceline.errors import EXIT_UNAVAILABLE
 from paceline.launcher.asyncio_loop import AsyncioLoop
-from paceline.launcher.head import check
 from paceline.launcher.host_agent import HostAgent
 from paceline.launcher.installed import comparable_facts
 from paceline.launcher.interfaces import own_interfaces
 from paceline.launcher.interrupts import interrupts
-from paceline.launcher.job import JobDescription, Nodes
+from paceline.launcher.job import JobDescription
 from paceline.launcher.link import Link
 from paceline.launcher.node_hosts import WAITING_INTERVAL_SECONDS
+from paceline.launcher.other_hosts import Nodes
 from paceline.launcher.outcome import EXIT_SIGNALLED
 from paceline.launcher.own_output import OwnOutput
 from paceline.launcher.probe import Probe
@@ -153,11 +153,10 @@ class Node:
 
 
 def run_node(job: JobDescription, nodes: Nodes) -> int:
-    """Runs this host's part of `job`; the job's exit code. No process of it is left here.
+    """Runs this host's part of `job`, which has been checked; the job's exit code. No process of it is left here.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing has been started.
     """
-    check(job)
     own_interfaces(job.network_interface, "")  # a name that this host has not is refused before anybody waits
     return asyncio.run(Node(job, nodes).run())

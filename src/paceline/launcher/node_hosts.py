@@ -17,9 +17,10 @@ from paceline.launcher.crew import Crew
 from paceline.launcher.gathering import Gathering, Member, NotGatheredError
 from paceline.launcher.installed import comparable_facts
 from paceline.launcher.interfaces import own_interfaces
-from paceline.launcher.job import JobDescription, Nodes
+from paceline.launcher.job import JobDescription
 from paceline.launcher.link import Link
 from paceline.launcher.local_crew import LocalCrew
+from paceline.launcher.other_hosts import Nodes
 from paceline.launcher.probe import Probe
 from paceline.launcher.reachability import reached_interfaces
 from paceline.launcher.remote_crew import RemoteCrew

@@ -19,6 +19,7 @@ from paceline.launcher.gathering import Gathering, Member, NotGatheredError
 from paceline.launcher.guard_line import GuardLine
 from paceline.launcher.job import JobDescription
 from paceline.launcher.link import Link
+from paceline.launcher.other_hosts import SshOptions
 from paceline.launcher.reachability import reached_interfaces
 from paceline.launcher.remote_crew import RemoteCrew
 from paceline.launcher.roll_call import differences, mismatch_text
@@ -184,7 +185,7 @@ class SshHosts(Gathering):
         return {host: reason for host, reason in zip(hosts, results, strict=True) if reason}
 
     async def _connect_one(self, host: str) -> str:
-        options = self._job.ssh
+        options = self._job.ssh or SshOptions()
         if is_this_host(host):
             python = sys.executable
             command = agent_command(python)

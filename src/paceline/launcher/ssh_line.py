@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from paceline.errors import ConfigurationError
 from paceline.launcher.guard_line import GuardLine
-from paceline.launcher.job import SshOptions
+from paceline.launcher.other_hosts import SshOptions
 from paceline.rendezvous.framing import FrameSplitter
 
 PREAMBLE = b"\0paceline agent 2\n"

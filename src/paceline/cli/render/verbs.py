@@ -12,6 +12,7 @@ _SCRIPT_FOLLOWS = {"allow_interspersed_args": False}
 render = typer.Typer(
     help="Write the files with which Kubernetes, Slurm or Google Cloud starts a job on many hosts.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 for verb in (kubernetes, slurm, gcloud):
