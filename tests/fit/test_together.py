@@ -1,4 +1,4 @@
-"""Ranks decide, notice and end together; the cases are in `together_jobs.py`, one world runs them all."""
+"""Ranks decide, notice and end together; the cases are in `together_jobs.py`, and one world of three runs them all."""
 
 import json
 from pathlib import Path
@@ -14,6 +14,30 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist
 SCRIPT = Path(__file__).parent / "together_jobs.py"
 LIMIT_SECONDS = 280.0
 WORLDS = (2, 3)
+OF_TWO = (
+    "one_rank_stops",
+    "the_last_ranks_data_ends_early",
+    "ranks_feed_different_numbers_of_batches",
+    "moving_statistics",
+    "data_sharded_by_hand",
+    "another_model_on_the_last_rank",
+    "another_dtype_on_the_last_rank",
+    "other_step_counts_on_the_last_rank",
+    "other_epochs_on_the_last_rank",
+    "a_batch_smaller_than_the_world",
+    "more_steps_than_the_data_has",
+    "the_first_line_of_fit",
+    "callbacks_that_disagree_strictly",
+)
+"""What comes to another number, row count or rank on two workers: a world of two runs these cases."""
+OF_ONE = (
+    "data_ends_within_an_execution",
+    "moving_statistics",
+    "the_first_line_of_fit",
+    "moving_statistics_in_a_custom_loop",
+    "run_of_a_tf_function",
+)
+"""What several workers must do as one does: one process runs these cases."""
 
 Results = dict[int, list[dict[str, Any]]]
 """World size to what each rank's cases returned."""
@@ -25,12 +49,17 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     for size in (1, *WORLDS):
         folder = tmp_path_factory.mktemp(f"together_{size}")
         if size == 1:
-            ended = run_python(SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
+            ended = run_python(SCRIPT, folder, *OF_ONE, folder=folder, limit_seconds=LIMIT_SECONDS)
         else:
-            ended = run_workers(size, SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
+            cases = OF_TWO if size == 2 else ()
+            ended = run_workers(size, SCRIPT, folder, *cases, folder=folder, limit_seconds=LIMIT_SECONDS)
         assert ended.code == 0, ended.output
         of_worlds[size] = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(size)]
     return of_worlds
+
+
+def _sizes(case: str) -> tuple[int, ...]:
+    return WORLDS if case in OF_TWO else (3,)
 
 
 def _same_on_all(results: Results, size: int, case: str) -> Any:
@@ -40,14 +69,17 @@ def _same_on_all(results: Results, size: int, case: str) -> Any:
     return chiefs
 
 
-@pytest.mark.parametrize("size", WORLDS)
 @pytest.mark.parametrize(
-    ("case", "steps", "epochs"),
+    ("case", "steps", "epochs", "size"),
     [
-        ("one_rank_stops", 3, 1),
-        ("one_rank_changes_the_learning_rate", 10, 2),
-        ("one_rank_raises_stop_iteration", 3, 1),
-        ("the_last_ranks_data_ends_early", 6, 2),
+        (*expected, size)
+        for expected in (
+            ("one_rank_stops", 3, 1),
+            ("one_rank_changes_the_learning_rate", 10, 2),
+            ("one_rank_raises_stop_iteration", 3, 1),
+            ("the_last_ranks_data_ends_early", 6, 2),
+        )
+        for size in _sizes(expected[0])
     ],
 )
 def test_what_one_rank_decides_all_ranks_do_at_the_same_step(
@@ -65,37 +97,40 @@ def test_a_step_that_not_all_ranks_take_leaves_nothing_behind(results: Results, 
 
 def test_data_that_end_within_an_execution_end_it_on_all_ranks(results: Results) -> None:
     one = results[1][0]["data_ends_within_an_execution"]
-    for size in WORLDS:
-        found = _same_on_all(results, size, "data_ends_within_an_execution")
-        for by in (2, 3):
-            alike, expected = dict(found[f"alike by {by}"]), dict(one[f"alike by {by}"])
-            assert alike.pop("weights") == pytest.approx(expected.pop("weights"), rel=1e-9)
-            assert alike == expected
-            # Of the second epoch, too, 3 batches: whole executions have logs.
-            assert found[f"early by {by}"]["steps"] == 2 * (3 // by)
-            assert found[f"early by {by}"]["iterations"] == 2 * 3
-            assert found[f"early by {by}"]["evaluated"]
+    found = _same_on_all(results, 3, "data_ends_within_an_execution")
+    for by in (2, 3):
+        alike, expected = dict(found[f"alike by {by}"]), dict(one[f"alike by {by}"])
+        assert alike.pop("weights") == pytest.approx(expected.pop("weights"), rel=1e-9)
+        assert alike == expected
+        # Of the second epoch, too, 3 batches: whole executions have logs.
+        assert found[f"early by {by}"]["steps"] == 2 * (3 // by)
+        assert found[f"early by {by}"]["iterations"] == 2 * 3
+        assert found[f"early by {by}"]["evaluated"]
 
 
-@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize("size", _sizes("own_batches_without_an_axis_of_rows_end_within_an_execution"))
 def test_own_batches_that_cannot_be_empty_end_on_all_ranks_with_the_first(results: Results, size: int) -> None:
     found = _same_on_all(results, size, "own_batches_without_an_axis_of_rows_end_within_an_execution")
     assert np.isfinite(found["weights"]).all()
 
 
-@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize("size", _sizes("images_of_unknown_size_on_some_ranks_only"))
 def test_a_rank_without_images_of_unknown_size_takes_another_ranks_size(results: Results, size: int) -> None:
     found = _same_on_all(results, size, "images_of_unknown_size_on_some_ranks_only")
     assert found["steps"] == 2 * 3
     assert np.isfinite(found["weights"]).all()
 
 
-@pytest.mark.parametrize("size", WORLDS)
+def test_a_step_is_traced_once(results: Results) -> None:
+    assert _same_on_all(results, 3, "traces_of_a_step") == 1
+
+
+@pytest.mark.parametrize("size", _sizes("data_distributed_by_the_script"))
 def test_data_distributed_by_the_script_are_known_as_such(results: Results, size: int) -> None:
     assert _same_on_all(results, size, "data_distributed_by_the_script") == [True, 10, 10]
 
 
-@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize("size", _sizes("nan_in_the_last_ranks_rows_terminates_all"))
 def test_a_nan_in_one_ranks_rows_terminates_all(results: Results, size: int) -> None:
     assert _same_on_all(results, size, "nan_in_the_last_ranks_rows_terminates_all") == 3
 
@@ -119,14 +154,14 @@ def test_moving_statistics_are_alike_after_each_step_and_their_means_are_one_wor
     assert not np.allclose(found[:, num_features:], one[:, num_features:]), "each rank's variance is of its own rows"
 
 
-@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize("size", _sizes("moving_statistics_in_a_custom_loop"))
 def test_moving_statistics_of_a_custom_loop_are_alike(results: Results, size: int) -> None:
     found = _same_on_all(results, size, "moving_statistics_in_a_custom_loop")
     one = results[1][0]["moving_statistics_in_a_custom_loop"]
     np.testing.assert_allclose(found[: len(one) // 2], one[: len(one) // 2], rtol=1e-9)
 
 
-@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize("size", _sizes("all_reduces_of_accumulated_gradients"))
 def test_accumulated_gradients_are_summed_over_ranks_once_an_update(results: Results, size: int) -> None:
     assert _same_on_all(results, size, "all_reduces_of_accumulated_gradients") == 2
 
@@ -181,7 +216,7 @@ def test_strictly_a_callback_that_disagrees_is_named(results: Results, size: int
     assert f"stop_training: decided on rank(s) {size - 1} only, by Steps (rank {size - 1})" in message
 
 
-@pytest.mark.parametrize("size", WORLDS)
+@pytest.mark.parametrize("size", _sizes("run_of_a_tf_function"))
 def test_a_step_that_is_a_tf_function_counts_the_rows_of_each_batch(results: Results, size: int) -> None:
     found, one = _same_on_all(results, size, "run_of_a_tf_function"), results[1][0]["run_of_a_tf_function"]
     np.testing.assert_allclose(found["means"], one["means"], rtol=1e-9)

@@ -1,8 +1,11 @@
 """What ranks decide, notice and end together: one function a case, each run by every rank of one world.
 
-paceline run --workers N together_jobs.py DIRECTORY      writes DIRECTORY/rank<r>.json: case to what it returned
+paceline run --workers N together_jobs.py DIRECTORY [CASE …]
+
+Writes DIRECTORY/rank<r>.json: case to what it returned.
 """
 
+import gc
 import json
 import logging
 import os
@@ -232,6 +235,23 @@ def all_reduces_of_accumulated_gradients() -> Any:
 
 
 @case
+def traces_of_a_step() -> Any:
+    """Variables that only the first step makes, the optimizer's, would make TensorFlow trace it again."""
+    traces = []
+
+    class Traced(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            traces.append(data)
+            return super().train_step(data)
+
+    model = Traced([keras.Input((6,)), layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    model.fit(batches(42), epochs=2, verbose=0)
+    return len(traces)
+
+
+@case
 def data_distributed_by_the_script() -> Any:
     """Given to `fit` as Keras takes it: known to be distributed, and compared over ranks all the same."""
     strategy = model_of().distribute_strategy
@@ -359,8 +379,12 @@ def run_of_a_tf_function() -> Any:
 
 def main() -> None:
     keras.config.set_floatx("float64")
+    gc.set_threshold(20_000)  # tracing makes many objects that stay: Python would look through all of them for nothing
+    wanted = sys.argv[2:] or CASES
     results = {}
     for name, function in CASES.items():
+        if name not in wanted:
+            continue
         keras.utils.set_random_seed(1)
         results[name] = function()
         print(f"{name} done", flush=True)

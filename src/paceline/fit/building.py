@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit.beginning import begin_together
+from paceline.fit.metrics import no_numbers_yet
 from paceline.fit.strategies import paceline_strategy_of
 
 Function = Callable[..., Any]
@@ -63,7 +64,8 @@ def _are_known(shapes: Any) -> bool:
 
 def _try_to_build(model: Any, shapes: Any) -> None:
     try:
-        model._symbolic_build(data_batch=shapes)
+        with no_numbers_yet():
+            model._symbolic_build(data_batch=shapes)
     except Exception:  # whatever a user's `call` raises on symbolic input
         # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that
         # is really wrong raises there again, with the step's own message.

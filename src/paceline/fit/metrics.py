@@ -115,11 +115,21 @@ def _marked(value: Any) -> Any:
 
 
 @contextlib.contextmanager
+def no_numbers_yet() -> Iterator[None]:
+    """While this lasts, a model is built from the shapes of its data: metrics have no numbers to be put together."""
+    _thread.builds = True
+    try:
+        yield
+    finally:
+        _thread.builds = False
+
+
+@contextlib.contextmanager
 def _totals_of(variables: Sequence[Any], strategy: SynchronousStrategy | None) -> Iterator[None]:
     """While this lasts, reading `variables` gives their totals over ranks. Collective, unless it already lasts."""
     replica = current_replica()
     alone = replica is None and (strategy is None or strategy.world.size == 1)
-    if alone or getattr(_thread, "reads_totals", False) or not variables:
+    if alone or getattr(_thread, "reads_totals", False) or getattr(_thread, "builds", False) or not variables:
         yield
         return
     if replica is not None:
