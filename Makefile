@@ -60,7 +60,8 @@ lint: install ## ruff and strict mypy
 .PHONY: test
 test: install ## all tests, the quick ones first
 	$(BIN)/python -m pytest -m 'not processes' --numprocesses $(TEST_JOBS)
-	$(BIN)/python -m pytest -m processes --numprocesses $(PROCESS_TEST_JOBS) --dist loadfile
+	@# In the files' own order: by the number of tests, long files with few tests would come last, and alone.
+	$(BIN)/python -m pytest -m processes --numprocesses $(PROCESS_TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: check
 check: lint test ## all that CI does

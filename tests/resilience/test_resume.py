@@ -1,6 +1,6 @@
 """A run that dies and goes on ends with the weights, bit by bit, and the history of one that never died.
 
-Each job of `jobs.py` lives once without snapshots, and once with several deaths, all in one process (`lives.py`).
+Each job of `jobs.py` lives once without snapshots, and once with one death or two, all in one process (`lives.py`).
 """
 
 import json

@@ -29,29 +29,29 @@ def _data(rows: int = _ROWS) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(digits(rows)).batch(BATCH)
 
 
-@job(dtype="float32")
+@job(worlds=(2, 4), dtype="float32")
 def float32_one_step_of_sgd() -> dict[str, Any]:
     return train(_fresh_model(), _OPTIMIZERS["sgd"](), _data(BATCH), epochs=1)
 
 
-@job(dtype="float32")
+@job(worlds=(3,), dtype="float32")
 def float32_one_step_of_adam() -> dict[str, Any]:
     return train(_fresh_model(), _OPTIMIZERS["adam"](), _data(BATCH), epochs=1)
 
 
-@job(worlds=(2, 3), dtype="float32")
+@job(worlds=(3,), dtype="float32")
 def float32_one_step_of_muon() -> dict[str, Any] | None:
     if keras.__version__.startswith("3.10."):
         return None  # its Muon cannot train on TensorFlow at all
     return train(_fresh_model(), optimizers.Muon(0.01), _data(BATCH), epochs=1)
 
 
-@job(dtype="float32")
+@job(worlds=(3,), dtype="float32")
 def float32_epochs_of_sgd() -> dict[str, Any]:
     return train(_fresh_model(), _OPTIMIZERS["sgd"](), _data(), epochs=_EPOCHS)
 
 
-@job(dtype="float32")
+@job(worlds=(2, 4), dtype="float32")
 def float32_epochs_of_adam() -> dict[str, Any]:
     return train(_fresh_model(), _OPTIMIZERS["adam"](), _data(), epochs=_EPOCHS)
 

@@ -43,7 +43,7 @@ def group_and_layer_normalization() -> dict[str, Any]:
     )
 
 
-@job()
+@job(worlds=(4,))
 def dropout() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4), layers.Dense(9, "tanh"), layers.Dropout(0.2)))
 

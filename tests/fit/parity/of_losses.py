@@ -20,7 +20,7 @@ def sample_weights() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
 
 
-@job()
+@job(worlds=(3,))
 def mean_with_sample_weight() -> dict[str, Any]:
     options = {"loss": cross_entropy(reduction="mean_with_sample_weight"), "metrics": None}
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)

@@ -154,7 +154,7 @@ def five_hundred_steps_fifty_at_a_time() -> dict[str, Any]:
     """Two collectives a step inside `tf.while_loop`: were they not ordered, ranks would meet in different ones."""
     x, y = table(500)
     model = keras.Sequential([keras.Input((8,)), layers.Dense(4)])
-    data = tf.data.Dataset.from_tensor_slices((x, y, abs(x[:, 0]))).repeat().batch(2)
+    data = tf.data.Dataset.from_tensor_slices((x, y, abs(x[:, 0]))).repeat().batch(4)
     options = {
         "steps_per_execution": 50,
         "loss": cross_entropy(reduction="mean_with_sample_weight"),
