@@ -113,6 +113,22 @@ def test_the_two_sides_never_import_each_other() -> None:
             assert not MAY_IMPORT[package] & other, "the table above contradicts itself"
 
 
+LAUNCHER_LAYERS = ("output", "workers", "generations", "hosts")
+"""The launcher's own packages; each may import those before it."""
+
+
+def test_the_launchers_packages_import_down() -> None:
+    upward = [
+        str(one)
+        for one in IMPORTS
+        if (own := Path(one.file).parts)[0] == "launcher"
+        and own[1] in LAUNCHER_LAYERS
+        and (target := one.module.split("."))[:2] == ["paceline", "launcher"]
+        and target[2] in LAUNCHER_LAYERS[LAUNCHER_LAYERS.index(own[1]) + 1 :]
+    ]
+    assert not upward
+
+
 @pytest.mark.parametrize("heavy", sorted(HEAVY))
 def test_light_packages_load_nothing_heavy(heavy: str) -> None:
     light = [one for one in IMPORTS if one.package in LIGHT and (heavy, one.file) not in HEAVY_IN]

@@ -13,10 +13,10 @@ import description
 from told_crew import ToldCrew
 
 from paceline.launcher.asyncio_loop import AsyncioLoop
-from paceline.launcher.host_agent import HostAgent
+from paceline.launcher.hosts.host_agent import HostAgent
+from paceline.launcher.hosts.link import Link
+from paceline.launcher.hosts.probe import Probe
 from paceline.launcher.job import JobDescription
-from paceline.launcher.link import Link
-from paceline.launcher.probe import Probe
 from paceline.rendezvous.agent_messages import Here
 from paceline.rendezvous.connection import Connection
 from paceline.rendezvous.dialing import dial

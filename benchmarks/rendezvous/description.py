@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from paceline.cluster.spec import Address
-from paceline.launcher.installed import comparable_facts
-from paceline.launcher.interfaces import own_interfaces
+from paceline.launcher.hosts.installed import comparable_facts
+from paceline.launcher.hosts.interfaces import own_interfaces
 from paceline.launcher.job import JobDescription, Program
 from paceline.launcher.other_hosts import Nodes
 from paceline.rendezvous.generation_order import HostFacts

@@ -14,10 +14,10 @@ import description
 from told_crew import ToldCrew
 
 import paceline.cli.app  # noqa: F401  # `paceline run` has it in memory, too
-from paceline.launcher.gathering import Gathering
-from paceline.launcher.guard_line import guarded
 from paceline.launcher.head import Head
-from paceline.launcher.node_hosts import NodeHosts
+from paceline.launcher.hosts.gathering import Gathering
+from paceline.launcher.hosts.node_hosts import NodeHosts
+from paceline.launcher.workers.guard_line import guarded
 
 
 class ServingHead(Head):

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from paceline import callbacks as callbacks
     from paceline.fit.chief_only import chief_only as chief_only
-    from paceline.fit.training_state import TrainingState as TrainingState
+    from paceline.fit.snapshots.training_state import TrainingState as TrainingState
     from paceline.fit.warmup import LearningRateWarmup as LearningRateWarmup
     from paceline.launching import launch as launch
     from paceline.place import is_chief as is_chief
@@ -42,9 +42,9 @@ _HOMES = {
     "MirroredStrategy": "paceline.strategy.mirrored",
     "MultiWorkerMirroredStrategy": "paceline.strategy.multi_worker_mirrored",
     "OneDeviceStrategy": "paceline.strategy.one_device",
-    "TrainingState": "paceline.fit.training_state",
+    "TrainingState": "paceline.fit.snapshots.training_state",
 }
-_NEED_SEAM = ("paceline.strategy.", "paceline.fit.training_state")
+_NEED_SEAM = ("paceline.strategy.", "paceline.fit.snapshots.training_state")
 
 __all__ = ["__version__", "callbacks", *sorted(_HOMES)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paceline.fit.install import install_with_keras
 
 if TYPE_CHECKING:
-    from paceline.fit.snapshot_callback import Snapshot as Snapshot
+    from paceline.fit.snapshots.snapshot_callback import Snapshot as Snapshot
 
 __all__ = ["Snapshot"]
 
@@ -19,6 +19,6 @@ install_with_keras()
 def __getattr__(name: str) -> Any:
     if name != "Snapshot":
         raise AttributeError(f"module 'paceline.callbacks' has no attribute {name!r}; it has Snapshot")
-    from paceline.fit.snapshot_callback import Snapshot
+    from paceline.fit.snapshots.snapshot_callback import Snapshot
 
     return Snapshot

@@ -153,7 +153,11 @@ def test_a_reader_that_leaves_ends_the_job_as_in_any_pipe(start):
 def test_the_guard_is_deaf_to_ctrl_c_and_gone_after_the_job(start):
     job = start(OBEDIENT)
     ready(job)
-    guards = [pid for pid in job.left_over() if b"paceline.launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    guards = [
+        pid
+        for pid in job.left_over()
+        if b"paceline.launcher.workers.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     assert len(guards) == 1
     assert os.getsid(guards[0]) == guards[0]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

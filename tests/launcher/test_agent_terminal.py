@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.launcher.terminal_line import TerminalLine
+from paceline.launcher.output.terminal_line import TerminalLine
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import ConfigurationError
-from paceline.launcher import local_crew, running
+from paceline.launcher import running
 from paceline.launcher.job import JobDescription
+from paceline.launcher.workers import local_crew
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
 

@@ -22,7 +22,7 @@ from paceline.comm.wishes import Wishes
 from paceline.comm.world import current_world
 from paceline.data import seeds
 from paceline.errors import EXIT_PREEMPTED
-from paceline.fit import snapshots
+from paceline.fit.snapshots import kept_fit
 from paceline.resilience import signals
 
 SEED = 77
@@ -74,7 +74,7 @@ def _happens(what: str, number: int) -> None:
 
 def die_now() -> None:
     """What was handed over is written first: which snapshot is there must not depend on the disk."""
-    for keeper in snapshots._process.keepers.values():
+    for keeper in kept_fit._process.keepers.values():
         assert keeper.finish(20)
     raise Death
 
@@ -104,7 +104,7 @@ def live(job: Callable[[], Any], directory: Path | None, death: tuple[str, int] 
     """Runs `job` as a process of its own would; what it returns, or None if it died."""
     keras.backend.clear_session()
     keras.config.set_dtype_policy("float32")
-    snapshots._process = snapshots._Process()
+    kept_fit._process = kept_fit._Process()
     random.seed(SEED)
     np.random.seed(SEED)
     seeds.set_num_default_generators(0)
@@ -122,7 +122,7 @@ def live(job: Callable[[], Any], directory: Path | None, death: tuple[str, int] 
             raise
         return None
     finally:
-        for keeper in snapshots._process.keepers.values():
+        for keeper in kept_fit._process.keepers.values():
             keeper.close()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from paceline.cluster import environment
-from paceline.launcher.host_resources import core_quota, num_workers_for, usable_cores, visible_gpus
 from paceline.launcher.job import JobDescription, Program, Snapshots
+from paceline.launcher.workers.host_resources import core_quota, num_workers_for, usable_cores, visible_gpus
 
 if TYPE_CHECKING:
     from paceline.launcher.other_hosts import SeveralHosts

@@ -9,8 +9,8 @@ from paceline.cluster.hostfile import read_hostfile
 from paceline.cluster.hosts import HostSlots, read_hosts
 from paceline.cluster.slurm import outside_a_step
 from paceline.errors import ConfigurationError
+from paceline.launcher.hosts.ssh_line import read_ssh_command
 from paceline.launcher.other_hosts import SeveralHosts, SshOptions
-from paceline.launcher.ssh_line import read_ssh_command
 
 
 def several_hosts(host_options: HostOptions, node_options: NodeOptions, variables: Mapping[str, str]) -> SeveralHosts:

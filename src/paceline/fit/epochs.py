@@ -9,7 +9,7 @@ from paceline.data.description import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare
 from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
-from paceline.fit.data_cursor import DataCursor, Unfollowed
+from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.strategy.base import SynchronousStrategy
 
 _COMPARED_AFTER_STEPS = 1

@@ -32,7 +32,6 @@ def _install(keras: ModuleType) -> None:
         compat,
         compiling,
         epochs,
-        file_seams,
         gradients,
         losses,
         means,
@@ -42,10 +41,11 @@ def _install(keras: ModuleType) -> None:
         random_rows,
         runs,
         single_batches,
-        snapshots,
         steps,
         strategies,
     )
+    from paceline.fit.files import file_seams
+    from paceline.fit.snapshots import kept_fit
 
     compat.check()
     loss = compat.loss_module
@@ -79,16 +79,16 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "fit", runs.started_together)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))
-    _replace(trainer, "fit", snapshots.kept)
+    _replace(trainer, "fit", kept_fit.kept)
     file_seams.install(keras, _replace)
     for hook in (*agreement.BEGIN_HOOKS, *agreement.EPOCH_HOOKS, *agreement.BATCH_HOOKS):
         _replace(keras.callbacks.CallbackList, hook, agreement.agreed(hook))
-    for hook in snapshots.HOOKS:
-        _replace(keras.callbacks.CallbackList, hook, snapshots.after_hook(hook))
-    _replace(trainer, "_get_metrics_result_or_logs", snapshots.with_restored_logs)
+    for hook in kept_fit.HOOKS:
+        _replace(keras.callbacks.CallbackList, hook, kept_fit.after_hook(hook))
+    _replace(trainer, "_get_metrics_result_or_logs", kept_fit.with_restored_logs)
     _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.gathered)
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
-        compat.trainer_module.TFEpochIterator, snapshots.follow
+        compat.trainer_module.TFEpochIterator, kept_fit.follow
     )
 
 

@@ -19,26 +19,26 @@ from pathlib import Path
 from typing import TextIO
 
 from paceline.errors import EXIT_UNAVAILABLE
-from paceline.launcher import report
-from paceline.launcher.gathering import Gathering, Member, NotGatheredError
-from paceline.launcher.generation import Generation
-from paceline.launcher.guard_line import GuardLine
-from paceline.launcher.host_facts import facts_of_this_host
+from paceline.launcher.generations import report
+from paceline.launcher.generations.generation import Generation
+from paceline.launcher.generations.ledger import Ledger, death_text
+from paceline.launcher.generations.outcome import EXIT_SIGNALLED, Outcome
+from paceline.launcher.generations.restarts import Finish, Restart, RestartPolicy
+from paceline.launcher.generations.supervision import Supervision
+from paceline.launcher.hosts.gathering import Gathering, Member, NotGatheredError
+from paceline.launcher.hosts.host_facts import facts_of_this_host
+from paceline.launcher.hosts.lineup import Lineup
+from paceline.launcher.hosts.placement import Station, generation_orders
+from paceline.launcher.hosts.single_host import SingleHost
 from paceline.launcher.interrupts import interrupts
 from paceline.launcher.job import MAX_SEED, JobDescription
-from paceline.launcher.job_processes import JobProcesses
 from paceline.launcher.kept_seed import kept_seed
-from paceline.launcher.ledger import Ledger, death_text
-from paceline.launcher.lineup import Lineup
-from paceline.launcher.local_crew import LocalCrew
-from paceline.launcher.outcome import EXIT_SIGNALLED, Outcome
-from paceline.launcher.placement import Station, generation_orders
-from paceline.launcher.restarts import Finish, Restart, RestartPolicy
-from paceline.launcher.screen import Screen
-from paceline.launcher.single_host import SingleHost
-from paceline.launcher.sink import StreamSink
-from paceline.launcher.supervision import Supervision
-from paceline.launcher.worker_output import LogFile, WorkerOutput
+from paceline.launcher.output.screen import Screen
+from paceline.launcher.output.sink import StreamSink
+from paceline.launcher.output.worker_output import LogFile, WorkerOutput
+from paceline.launcher.workers.guard_line import GuardLine
+from paceline.launcher.workers.job_processes import JobProcesses
+from paceline.launcher.workers.local_crew import LocalCrew
 from paceline.rendezvous.generation_order import Begin, HostFacts
 
 _FIRST_GENERATION = 1
@@ -113,11 +113,11 @@ class Head:
             return LocalCrew(loop, self._job, facts, processes=processes, guard=self._guard, complain=say)
 
         if self._job.hosts:
-            from paceline.launcher.ssh_hosts import SshHosts  # not for a job on this host, which should start quickly
+            from paceline.launcher.hosts.ssh_hosts import SshHosts  # not for a job on this host: it starts at once
 
             return SshHosts(loop, self._job, self._guard, say)
         if self._job.nodes is not None:
-            from paceline.launcher.node_hosts import NodeHosts
+            from paceline.launcher.hosts.node_hosts import NodeHosts
 
             return NodeHosts(loop, self._job, self._job.nodes, local_crew, say)
         return SingleHost(local_crew(facts_of_this_host(self._job)), self._job.num_workers)

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from paceline.launcher.checks import check
-from paceline.launcher.guard_line import GuardLine, guarded
 from paceline.launcher.job import JobDescription
+from paceline.launcher.workers.guard_line import GuardLine, guarded
 
 if TYPE_CHECKING:
     from paceline.launcher.head import Head
@@ -28,7 +28,7 @@ def run(job: JobDescription) -> int:
     """
     check(job)
     if job.nodes is not None and job.nodes.node_rank > 0:
-        from paceline.launcher.node import run_node  # only a node needs it
+        from paceline.launcher.hosts.node import run_node  # only a node needs it
 
         return run_node(job, job.nodes)
     job_id = os.urandom(8).hex()

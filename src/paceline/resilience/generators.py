@@ -1,4 +1,4 @@
-"""The process's random generators: Python's, NumPy's, TensorFlow's. Keras's own is a variable (`fit/kept_state.py`)."""
+"""The process's random generators: Python's, NumPy's, TensorFlow's. Keras's own is a variable."""
 
 import random
 from typing import Any

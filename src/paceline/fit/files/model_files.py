@@ -1,0 +1,223 @@
+"""Keras's own ways to write a model's files, from every rank with one path: one writer, and whole files only.
+
+A model with variables whose value is a sum over ranks is read by all ranks together, so no rank may wait for the writer
+meanwhile: each writes the same beside the file, and one of them puts it in its place.
+
+Two seams, each below all of Keras's public spellings (`model.save`, `keras.models.save_model`, `ModelCheckpoint`, …):
+
+    saving_api.save_model, save_weights, Model.export      the first rank does all of it, questions and errors included
+         └── saving_lib, legacy_h5_format                  what is written takes the old one's place when it is whole
+"""
+
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from paceline.cluster.job_directory import own_job_directory
+from paceline.comm.world import current_world
+from paceline.fit import compat
+from paceline.fit.files.claims import Claims
+from paceline.fit.files.replacement import replacing
+from paceline.fit.strategies import paceline_strategy_of
+from paceline.strategy.variables import parts_read_together, values_of_all_ranks
+
+Function = Callable[..., Any]
+
+_claims: Claims | None = None
+
+
+class _Here(threading.local):
+    """What this thread is in the middle of."""
+
+    is_writer = False
+    """Whether it has claimed a whole callback's files, and what it saves is part of them."""
+    turn: AbstractContextManager[bool] | None = None
+    """Where all ranks write: what the next file waits for, when it is whole, to know whether it is put in its place."""
+    names: tuple[str, str] | None = None
+    """Where an export goes to, and the name that the user knows it by."""
+
+
+_here = _Here()
+
+
+def shared_claims() -> Claims:
+    """This process's end of what the ranks of its host have claimed in this job."""
+    global _claims
+    if _claims is None:
+        _claims = Claims(own_job_directory(current_world().identity.job_id, os.environ))
+    return _claims
+
+
+def is_shared(model: Any) -> bool:
+    """Whether `model` is one of the replicas that several ranks train together."""
+    strategy = paceline_strategy_of(model) if hasattr(model, "distribute_strategy") else None
+    return strategy is not None and strategy.world.size > 1
+
+
+def moment_of(model: Any) -> str:
+    """One word for the state of `model`: the same on all ranks, and another one after a step."""
+    iterations = getattr(getattr(model, "optimizer", None), "iterations", None)
+    return f"{checksum(model.trainable_variables)}.{0 if iterations is None else int(iterations)}"
+
+
+def checksum(variables: Iterable[Any]) -> str:
+    """One word for the values of `variables`."""
+    number = 1
+    for variable in variables:
+        number = zlib.adler32(np.ascontiguousarray(variable.numpy()).reshape(-1).view(np.uint8).data, number)
+    return f"{number:08x}"
+
+
+@contextmanager
+def written_once(model: Any, name: str) -> Iterator[bool]:
+    """Whether this rank is to write what `name` stands for; what it saves inside is part of that.
+
+    Collective, and true on every rank, for a model with `parts_read_together`.
+
+    Args:
+        model: What is saved.
+        name: A full path, or another text that means the same on all ranks.
+    """
+    if _here.is_writer or not is_shared(model):
+        yield True
+        return
+    claim = shared_claims().claimed(name, moment_of(model))
+    if parts_read_together(model):
+        with _writing(turn=claim):
+            yield True
+        return
+    with claim as is_ours, _writing():
+        yield is_ours
+
+
+@contextmanager
+def _writing(turn: AbstractContextManager[bool] | None = None) -> Iterator[None]:
+    _here.is_writer, _here.turn = True, turn
+    try:
+        yield
+    finally:
+        _here.is_writer, _here.turn = False, None
+
+
+def is_writing() -> bool:
+    """Whether this thread is in the middle of writing a model's files."""
+    return _here.is_writer
+
+
+def _replacing(path: Any, *, makes_parents: bool = False) -> AbstractContextManager[str]:
+    turn, _here.turn = _here.turn, None
+    return replacing(os.fspath(path), makes_parents=makes_parents, turn=turn)
+
+
+def full_path(path: str | os.PathLike[str]) -> str:
+    """`path` as every rank knows it, wherever its script's working directory is."""
+    text = os.fspath(path)
+    return text if compat.file_utils.is_remote_path(text) or "://" in text else os.path.realpath(text)
+
+
+def saved_once(keras_save: Function) -> Function:
+    """`save_model(model, filepath, …)`, `save_weights` or `Model.export`: one rank does it, the others wait for it."""
+
+    def save(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(filepath, (str, os.PathLike)):
+            return keras_save(model, filepath, *args, **kwargs)
+        with written_once(model, full_path(filepath)) as is_ours:
+            return keras_save(model, filepath, *args, **kwargs) if is_ours else None
+
+    return save
+
+
+def _is_replaced(model: Any, filepath: Any) -> bool:
+    if not isinstance(filepath, (str, os.PathLike)) or full_path(filepath) != os.path.realpath(filepath):
+        return False
+    return current_world().size > 1 or (
+        hasattr(model, "distribute_strategy") and paceline_strategy_of(model) is not None
+    )
+
+
+def model_replaced(keras_save: Function) -> Function:
+    """`saving_lib.save_model`, in its file's or directory's place at once."""
+
+    def save_model(model: Any, filepath: Any, weights_format: str = "h5", zipped: bool = True) -> Any:
+        if not _is_replaced(model, filepath) or zipped != str(filepath).endswith(".keras"):
+            return keras_save(model, filepath, weights_format, zipped)
+        with _replacing(filepath, makes_parents=not zipped) as unfinished:
+            return keras_save(model, unfinished, weights_format, zipped)
+
+    return save_model
+
+
+def weights_replaced(keras_save: Function) -> Function:
+    """`saving_lib.save_weights_only`, in its file's place at once; shards one by one, then their list."""
+
+    def save_weights_only(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_replaced(model, filepath):
+            return keras_save(model, filepath, *args, **kwargs)
+        with _replacing(filepath) as unfinished:
+            return keras_save(model, unfinished, *args, **kwargs)
+
+    return save_weights_only
+
+
+def hdf5_replaced(keras_save: Function) -> Function:
+    """`legacy_h5_format.save_model_to_hdf5`, in its file's place at once."""
+
+    def save_model_to_hdf5(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_replaced(model, filepath):
+            return keras_save(model, filepath, *args, **kwargs)
+        with _replacing(filepath, makes_parents=True) as unfinished:
+            return keras_save(model, unfinished, *args, **kwargs)
+
+    return save_model_to_hdf5
+
+
+def export_replaced(keras_export: Function) -> Function:
+    """`Model.export`, in its file's or directory's place at once."""
+
+    def export(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_replaced(self, filepath):
+            return keras_export(self, filepath, *args, **kwargs)
+        with _replacing(filepath, makes_parents=True) as unfinished:
+            _here.names = (unfinished, os.fspath(filepath))
+            try:
+                # Keras's exports hold the variables that serving reads, not what is distributed about them.
+                with values_of_all_ranks(parts_read_together(self) if is_shared(self) else ()):
+                    return keras_export(self, unfinished, *args, **kwargs)
+            finally:
+                _here.names = None
+
+    return export
+
+
+def file_replaced(keras_open: Function) -> Function:
+    """Keras's `file_utils.File`, which writes what a callback adds to its weights."""
+
+    def open_file(path: Any, mode: str = "r") -> Any:
+        if not _here.is_writer or mode != "w" or full_path(path) != os.path.realpath(path):
+            return keras_open(path, mode)
+        return _whole_file(os.fspath(path))
+
+    return open_file
+
+
+@contextmanager
+def _whole_file(path: str) -> Iterator[TextIO]:
+    with _replacing(path) as unfinished, Path(unfinished).open("w") as file:
+        yield file
+
+
+def told_by_its_name(keras_print: Function) -> Function:
+    """Keras's `print_msg`, which calls an export by the name that the user gave it."""
+
+    def print_msg(message: Any, *args: Any, **kwargs: Any) -> Any:
+        if _here.names is not None and isinstance(message, str):
+            message = message.replace(*_here.names)
+        return keras_print(message, *args, **kwargs)
+
+    return print_msg

@@ -1,0 +1,1 @@
+"""`fit` and own training loops that go on after a death."""

@@ -1,0 +1,266 @@
+"""Following a `fit` through its data, and going on in the middle of it.
+
+kind                      how a run comes back to its place
+tf.data, arrays           the iterator's own state, while that is small: nothing is read again
+the same, with much       as many iterators are made as before, the last one is read up to the place
+  in shuffle buffers
+PyDataset                 from its position: only the order of the batches is drawn again
+generator                 read from its beginning, with a line that shows how far it is
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.data.buffers import estimated_state_bytes
+from paceline.data.iterator_state import NoIteratorStateError, iterator_state, num_shuffles, restore_iterator
+from paceline.fit import compat
+from paceline.fit.snapshots.data_replay import Replaying, begin_at
+from paceline.resilience.cursor import Cursor, replay_to
+from paceline.resilience.generators import capture_generators, restore_generators, tensorflow_is_seeded
+from paceline.resilience.object_state import capture, frozen, restore
+
+_LOGGER = logging.getLogger("paceline")
+
+MAX_STATE_BYTES = 1 << 20
+"""Iterators whose state is larger are replayed: a snapshot should not write shuffle buffers every minute."""
+
+_MAX_SOURCE_BYTES = 4 << 20
+"""Arrays of a `PyDataset` that are larger are its data, not its state."""
+
+_OPERATIONS_THAT_REPEAT = frozenset({"PyFunc", "EagerPyFunc", "DummySeedGenerator"})
+"""They keep an iterator from writing down its state; replayed they do the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in its data a run stood, and what it takes to come back there."""
+
+    cursor: Cursor
+    begin: Any
+    """Random generators and source as they were before the current iterator was made."""
+    num_batches: int | None
+    """As Keras knew it."""
+    state: Any
+    """Of the iterator; None: replay."""
+    has_stopped: bool
+    """Whether a callback had ended the epoch in this step."""
+
+
+class Unfollowed:
+    """Stands in for a cursor where nobody follows an epoch iterator."""
+
+    def iterable(self, dataset: Any) -> Any:
+        """As it is."""
+        return dataset
+
+    def steps(self, items: Iterator[Any]) -> Iterator[Any]:
+        """All of them."""
+        return items
+
+
+class DataCursor:
+    """Follows one epoch iterator of Keras.
+
+    Args:
+        epochs: The `TFEpochIterator` of a `fit`.
+        is_chief: Whether this rank says what all ranks see.
+    """
+
+    def __init__(self, epochs: Any, is_chief: bool) -> None:
+        self._epochs = epochs
+        self._is_chief = is_chief
+        self._epoch = self._step = self._steps_seen = 0
+        self._batches: list[int] = []
+        self._begin: Any = None
+        self._begin_of_epoch: Any = None
+        self._live: Any = None
+        self._pending_batches = 0
+        self._target: Place | None = None
+        self._is_due_to_skip = self._is_first_of_target = False
+        adapter = epochs.data_adapter
+        self._is_python = isinstance(adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
+        self._is_arrays = isinstance(adapter, compat.ArrayDataAdapter)
+        self._may_have_state = not self._is_python
+        self._num_shuffles = 0
+        self._has_said = False
+
+    @property
+    def element_spec(self) -> Any:
+        """Of the data's batches."""
+        return self._epochs._distributed_dataset.element_spec
+
+    def go_on_from(self, place: Place) -> None:
+        """The next epoch goes on from `place`."""
+        self._target = place
+        self._is_due_to_skip = self._is_first_of_target = True
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Epoch `epoch` (from 0) begins."""
+        self._epoch, self._step = epoch, 0
+
+    def step_taken(self, end_step: int) -> None:
+        """The step that ends with `end_step` has been taken."""
+        self._step = end_step + 1
+        self._batches[-1] += self._pending_batches
+        self._steps_seen = self._epochs._steps_seen
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place in the data."""
+        return Cursor(self._epoch, self._step, tuple(self._batches), self._steps_seen)
+
+    @property
+    def num_iterators(self) -> int:
+        """How many have been made."""
+        return len(self._batches)
+
+    def place(self, *, has_stopped: bool) -> Place:
+        """Where the run stands."""
+        state = None
+        if self._may_have_state and self._live is not None:
+            if estimated_state_bytes(self._epochs._distributed_dataset) <= MAX_STATE_BYTES:
+                state = self._state(self._live)
+            else:
+                self._may_have_state = False
+        if state is not None and state.nbytes > MAX_STATE_BYTES:
+            self._may_have_state, state = False, None
+        if state is not None and not self._holds_all_shuffles(state):
+            state = None  # at the end of an epoch; replayed
+        return Place(self.cursor, self._begin, self._epochs._num_batches, state, has_stopped)
+
+    def _holds_all_shuffles(self, state: Any) -> bool:
+        number = num_shuffles(state)
+        self._num_shuffles = max(self._num_shuffles, number)
+        return number == self._num_shuffles
+
+    def _count_shuffles(self, fresh: Any) -> None:
+        """Of a new iterator: later a prefetch may have read some of them to their end, even before the first step."""
+        if self._may_have_state and (state := self._state(fresh)) is not None:
+            self._num_shuffles = num_shuffles(state)
+
+    def _state(self, iterator: Any) -> Any:
+        try:
+            return iterator_state(iterator, ignores_state_outside=self._is_arrays)
+        except NoIteratorStateError as reason:
+            self._may_have_state = False
+            if str(reason) not in _OPERATIONS_THAT_REPEAT and self._is_chief:
+                _LOGGER.warning(
+                    "the input pipeline draws random numbers that a snapshot cannot hold (%s). After a restart each "
+                    "row is trained on exactly once all the same, but random augmentation in a parallel map is not "
+                    "repeated. tf.random.stateless_* with a seed from the data (e.g. enumerate()) is.",
+                    reason,
+                )
+            return None
+
+    # Between Keras's epoch iterator and its dataset.
+
+    def iterable(self, dataset: Any) -> "_Followed":
+        """`dataset`, whose iterators are noted."""
+        return _Followed(self, dataset)
+
+    def make(self, dataset: Any) -> Any:
+        """A new iterator over `dataset`: at its beginning, or where the run goes on."""
+        if self._target is not None and self._is_first_of_target and self._target.cursor.has_next_iterator:
+            # The epoch's own iterator has been read; the run goes on with the one that Keras makes at its end.
+            self._is_first_of_target = False
+            return iter(())
+        target, self._target = self._target, None
+        if target is None:
+            self._begin = self._begin_of_epoch or self._now()
+            self._batches.append(0)
+            self._steps_seen = 0
+            self._live = iter(dataset)
+        else:
+            self._restore_source(target.begin["source"])
+            self._live = self._come_to(target, dataset)
+            self._step, self._steps_seen = target.cursor.step, target.cursor.steps_seen
+            self._batches, self._begin = [*target.cursor.batches], target.begin
+        if not self._has_said:
+            self._has_said = True
+            if target is None:
+                self._count_shuffles(self._live)  # and says now what would not be repeated
+            if self._is_chief and not self._is_python and not tensorflow_is_seeded():
+                _LOGGER.warning(
+                    "TensorFlow is not seeded: a shuffle without a seed cannot be repeated after a restart, and rows "
+                    "may come twice or never. Put keras.utils.set_random_seed(1) at the top of the script, or start it "
+                    "with `paceline run`, which seeds it."
+                )
+        return self._live
+
+    def _come_to(self, target: Place, dataset: Any) -> Any:
+        if target.state is not None:
+            live = iter(dataset)
+            restore_iterator(live, target.state)
+            self._num_shuffles = num_shuffles(target.state)
+        else:
+            adapter = self._epochs.data_adapter
+            replay = replay_to(target.cursor, is_one_stream=isinstance(adapter, compat.GeneratorDataAdapter))
+            progress = Replaying(sum(replay.batches_to_read_before) + replay.batches_to_skip, self._is_chief)
+            for index in range(replay.iterators_to_make):
+                earlier = iter(dataset)
+                if replay.batches_to_read_before:
+                    progress.read(earlier, replay.batches_to_read_before[index])
+            skipped = replay.batches_to_skip
+            if isinstance(adapter, compat.PyDatasetAdapter) and adapter.enqueuer is None:
+                begin_at(adapter, skipped)
+                skipped = 0
+            live = iter(dataset)
+            self._count_shuffles(live)
+            progress.read(live, skipped)
+        return live
+
+    def steps(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Keras's steps of an epoch, without those that have been taken."""
+        target = self._target if self._is_due_to_skip else None
+        self._is_due_to_skip = False
+        # Before Keras tells the source that an epoch begins, which may draw numbers, in other threads, too.
+        after: Any = None
+        if target is None:
+            self._begin_of_epoch = self._now()
+        else:
+            self._epochs._num_batches = target.num_batches
+            after = capture_generators()
+            restore_generators(target.begin["generators"])
+            self._restore_source(target.begin["source"])
+        for begin_step, end_step, iterator in items:
+            self._begin_of_epoch = None
+            if target is not None and end_step < target.cursor.step:
+                if end_step + 1 >= target.cursor.step:
+                    restore_generators(after)
+                    after = None
+                    self._epochs._steps_seen = (
+                        target.num_batches if target.cursor.has_next_iterator else target.cursor.steps_seen
+                    )
+                    if target.has_stopped:
+                        return
+                continue
+            self._pending_batches = end_step - begin_step + 1
+            yield begin_step, end_step, iterator
+
+    def advance(self, num_iterators: int) -> None:
+        """Leaves the data as they are after so many iterators more: each draws its seeds when it is made."""
+        for _ in range(num_iterators):
+            self._batches.append(0)
+            iter(self._epochs._distributed_dataset)
+
+    def _now(self) -> Any:
+        source = getattr(self._epochs.data_adapter, "py_dataset", None)
+        state = None if source is None else capture(source, max_bytes=_MAX_SOURCE_BYTES)
+        return frozen({"generators": capture_generators(), "source": state})
+
+    def _restore_source(self, state: Any) -> None:
+        if state is not None:
+            restore(self._epochs.data_adapter.py_dataset, state)
+
+
+class _Followed:
+    """A dataset whose iterators a cursor makes."""
+
+    def __init__(self, cursor: DataCursor, dataset: Any) -> None:
+        self._cursor = cursor
+        self._dataset = dataset
+
+    def __iter__(self) -> Any:
+        return self._cursor.make(self._dataset)

@@ -1,0 +1,277 @@
+"""`fit` that goes on after a death: which calls are passed over, which one goes on, and who hears of its steps.
+
+The k-th call of `fit` in a script is the k-th one in every run of it. A rerun passes over the calls that had ended: the
+model, its callbacks and random generators are put where the call had left them, so that what the script does next
+(evaluate, save, compile) comes out as it did. The call in which the newest snapshot was taken goes on from it.
+"""
+
+import inspect
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from paceline.cluster import environment
+from paceline.comm.world import World, current_world
+from paceline.errors import ConfigurationError
+from paceline.fit.building import build_from
+from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
+from paceline.fit.snapshots.pulse import Pulse
+from paceline.fit.snapshots.recorder import Recorder
+from paceline.fit.snapshots.restored import put_back, put_back_history, read
+from paceline.fit.strategies import paceline_strategy_of
+from paceline.resilience.keeper import ENDS_FIT, Keeper
+from paceline.resilience.schedule import Schedule, parse_schedule
+from paceline.resilience.signals import preemption_of
+
+_LOGGER = logging.getLogger("paceline")
+
+Function = Callable[..., Any]
+
+DEFAULT_KEEP = 3
+_DEFAULT_EVERY = "60s"
+
+
+class _Process:
+    """What this process knows of its fits."""
+
+    def __init__(self) -> None:
+        self.fit_calls = 0
+        self.steps = 0
+        self.recorder: Recorder | Passing | None = None
+        self.keepers: dict[str, Keeper] = {}
+        self.in_fit = False
+        self.pulse: Pulse | None = None
+
+
+_process = _Process()
+
+
+def is_in_fit() -> bool:
+    """Whether a `fit` with snapshots is going on."""
+    return _process.in_fit
+
+
+class Passing:
+    """Stands in for a recorder while a `fit` that had ended is passed over."""
+
+    def __init__(self) -> None:
+        self.data: DataCursor | None = None
+
+    def follow(self, epochs: Any) -> DataCursor | Unfollowed:
+        """The training data, which is left where the `fit` had left it."""
+        if self.data is not None:
+            return Unfollowed()
+        self.data = DataCursor(epochs, is_chief=False)
+        return self.data
+
+    def owns(self, callbacks: Any) -> bool:
+        """No callbacks run."""
+        del callbacks
+        return False
+
+
+def follow(epochs: Any) -> DataCursor | Unfollowed:
+    """For a new epoch iterator: who follows it through its data."""
+    return Unfollowed() if _process.recorder is None else _process.recorder.follow(epochs)
+
+
+def kept(keras_fit: Function) -> Function:
+    """Keras's `fit`, which takes snapshots and goes on from one, where the user wants that. Collective then."""
+    signature = inspect.signature(keras_fit)
+
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _process.in_fit:  # a callback trains another model: part of the step that it is called in
+            return keras_fit(self, *args, **kwargs)
+        fit_call, _process.fit_calls = _process.fit_calls, _process.fit_calls + 1
+        arguments = signature.bind(self, *args, **kwargs).arguments
+        world = _world_of(self)
+        wanted = _wanted(arguments.get("callbacks"), os.environ) if world is not None else None
+        if world is None:
+            return keras_fit(self, *args, **kwargs)
+        if wanted is None:
+            return _watched_fit(keras_fit, arguments, world)
+        _process.in_fit = True
+        preemption = preemption_of(world)
+        preemption.enter_fit()
+        try:
+            history = _kept_fit(self, keras_fit, arguments, fit_call, wanted, world)
+        finally:
+            _process.in_fit = False
+            _process.recorder = None
+            preemption.leave_fit()
+        preemption.leave_if_told()
+        return history
+
+    return fit
+
+
+def _watched_fit(keras_fit: Function, arguments: Any, world: World) -> Any:
+    """A `fit` without snapshots: the watcher hears of its steps."""
+    pulse = _process.pulse = Pulse(world, _process.steps)
+    try:
+        return keras_fit(**arguments)
+    except Exception:
+        pulse.tell()
+        raise
+    finally:
+        _process.steps, _process.pulse = pulse.step, None
+
+
+def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wanted: Any, world: World) -> Any:
+    directory, schedule, keep = wanted
+    keeper = _keeper_at(directory, world, keep)
+    keeper.chaos.entered()
+    found = keeper.found
+    if found is not None and (found.fit_call, bool(found.notes.get(ENDS_FIT))) >= (fit_call, True):
+        return _passed_over(model, keras_fit, arguments, fit_call, keeper, world)
+    resumed = read(keeper, found, world) if found is not None and found.fit_call == fit_call else None
+    recorder = Recorder(model, keeper, schedule, world, fit_call, _process.steps, resumed)
+    _process.recorder = recorder
+    first_epoch = model._initial_epoch
+    try:
+        history = keras_fit(**arguments)
+    except Exception:
+        recorder.tell_step()
+        raise
+    finally:
+        model._initial_epoch = first_epoch
+    _process.steps = recorder.step
+    recorder.ended()
+    return history
+
+
+def _passed_over(model: Any, keras_fit: Function, arguments: Any, fit_call: int, keeper: Keeper, world: World) -> Any:
+    """A `fit` that had ended: all is put where it had left it, nothing is trained and no callback runs."""
+    info = keeper.end_of_fit(fit_call)
+    if info is None:
+        assert keeper.found is not None
+        info = keeper.found
+        if world.rank == 0:
+            _LOGGER.warning(
+                "fit number %d had ended, and its last snapshot is no longer there: the model gets the weights of %s, "
+                "which are later ones. What the script computes before its next fit comes from those.",
+                fit_call + 1,
+                info.name,
+            )
+    restored = read(keeper, info, world)
+    passing = _process.recorder = Passing()
+    callbacks = keras.tree.flatten(arguments.get("callbacks") or [])
+    history = keras_fit(**{**arguments, "epochs": 0, "initial_epoch": 0, "callbacks": None, "verbose": 0})
+    assert passing.data is not None
+    passing.data.advance(len(restored.own["cursor"]["batches"]))
+    build_from(model, passing.data.element_spec)
+    put_back(model, callbacks, restored, world)
+    put_back_history(history, restored)
+    _process.steps = info.step
+    if world.rank == 0:
+        _LOGGER.info(
+            "fit number %d had ended after step %d (%d epochs): not trained again; weights and history come from %s",
+            fit_call + 1,
+            info.step,
+            len(history.epoch),
+            info.path,
+        )
+    return history
+
+
+def _world_of(model: Any) -> World | None:
+    """The ranks that train `model`; None for a model that each of several ranks trains by itself, or TensorFlow."""
+    strategy = paceline_strategy_of(model)
+    if strategy is not None:
+        return strategy.world
+    world = current_world()
+    has_other_strategy = model._distribute_strategy is not None
+    return None if has_other_strategy or world.size > 1 else world
+
+
+def _wanted(callbacks: Any, variables: Any) -> tuple[str, Schedule, int] | None:
+    """Directory, schedule and number of snapshots to keep: the callback's, else the launcher's; None: no snapshots."""
+    for callback in keras.tree.flatten(callbacks or []):
+        wish = getattr(callback, "paceline_snapshots", None)
+        if wish is not None:
+            directory, schedule, keep = wish
+            return str(directory), schedule, keep
+    directory = variables.get(environment.SNAPSHOT_DIR)
+    if not directory:
+        return None
+    try:
+        schedule = parse_schedule(variables.get(environment.SNAPSHOT_EVERY) or _DEFAULT_EVERY)
+        keep = int(variables.get(environment.SNAPSHOT_KEEP) or DEFAULT_KEEP)
+    except ValueError as fault:
+        raise ConfigurationError(str(fault)) from fault
+    return directory, schedule, keep
+
+
+def _keeper_at(directory: str, world: World, keep: int) -> Keeper:
+    if directory not in _process.keepers:
+        keeper = Keeper(directory, world, keep)
+        keeper.open()
+        _process.keepers[directory] = keeper
+    return _process.keepers[directory]
+
+
+# The places in a `fit` where its recorder is told.
+
+
+def after_hook(hook: str) -> Callable[[Function], Function]:
+    """Wraps `CallbackList`'s method `hook`, after which the recorder of this `fit` is told."""
+
+    def wrap(keras_hook: Function) -> Function:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            recorder = _process.recorder
+            if not isinstance(recorder, Recorder):
+                result = keras_hook(self, *args, **kwargs)
+                if _process.pulse is not None:
+                    _tell_pulse(_process.pulse, hook, args)
+                return result
+            if hook == "on_test_begin" and recorder.owns(self):
+                recorder.validation_begins()
+            if hook == "on_train_begin" and self.model is recorder.model:
+                recorder.train_begins(self)
+            result = keras_hook(self, *args, **kwargs)
+            if hook == "on_train_begin" and self.model is recorder.model:
+                recorder.train_begun(self)
+            elif recorder.owns(self):
+                _tell(recorder, hook, args, kwargs)
+            return result
+
+        return method
+
+    return wrap
+
+
+def _tell(recorder: Recorder, hook: str, args: Any, kwargs: Any) -> None:
+    if hook == "on_train_batch_end":
+        recorder.step_ended(args[0], args[1] if len(args) > 1 else kwargs.get("logs"))
+    elif hook == "on_test_batch_end":
+        recorder.validation_step_ended()
+    elif hook == "on_epoch_begin":
+        recorder.epoch_begun(args[0])
+
+
+def _tell_pulse(pulse: Pulse, hook: str, args: Any) -> None:
+    if hook == "on_epoch_begin":
+        pulse.epoch_begun(args[0])
+    elif hook == "on_train_batch_end":
+        pulse.stepped(args[0])
+        pulse.beat()
+    elif hook == "on_test_batch_end":
+        pulse.beat()
+
+
+HOOKS = ("on_train_begin", "on_epoch_begin", "on_train_batch_end", "on_test_begin", "on_test_batch_end")
+
+
+def with_restored_logs(keras_results: Function) -> Function:
+    """`Trainer._get_metrics_result_or_logs`, given the logs of the last step, also if that was in another process."""
+
+    def results(self: Any, logs: Any) -> Any:
+        recorder = _process.recorder
+        if isinstance(recorder, Recorder) and recorder.model is self:
+            logs = recorder.logs_of_last_step(logs)
+        return keras_results(self, logs)
+
+    return results

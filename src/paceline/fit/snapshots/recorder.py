@@ -1,0 +1,300 @@
+"""One `fit` with snapshots: when they are taken, what goes in, and how the run goes on from one.
+
+on_train_begin ─► on_epoch_begin ─► [step ─ on_train_batch_end]… ─► evaluate ─► on_epoch_end ─► … ─► end
+                        │                      │                       │                              │
+                        │ goes on here:        │ snapshot if due,      │ notes what it takes          │ snapshot
+                        │ state comes back     │ or somebody leaves    │ to come back here            │ of the end
+                        ▼ after the callbacks' on_epoch_begin, whose effects it overwrites
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from paceline.cluster import environment
+from paceline.comm.world import World
+from paceline.errors import EXIT_PREEMPTED
+from paceline.fit.building import build_from
+from paceline.fit.snapshots import kept_state, row_files
+from paceline.fit.snapshots.data_cursor import DataCursor, Place
+from paceline.fit.snapshots.pulse import Pulse
+from paceline.fit.snapshots.restored import METRICS, Restored, copied_for_all, put_back, put_back_history
+from paceline.rendezvous.channel import Preempted, Resumed
+from paceline.resilience import variables
+from paceline.resilience.cursor import Cursor
+from paceline.resilience.generators import capture_generators, was_seeded_otherwise
+from paceline.resilience.hearing import heard
+from paceline.resilience.keeper import ENDS_FIT, Keeper
+from paceline.resilience.kept_memory import Memory
+from paceline.resilience.object_state import Tensors, decode, encode
+from paceline.resilience.schedule import Schedule
+from paceline.store.manifest import SnapshotMeta
+from paceline.store.parts import Part
+
+_LOGGER = logging.getLogger("paceline")
+
+OwnState = tuple[Any, Tensors]
+"""JSON, and the arrays that it names."""
+
+_LEAVING_SECONDS = 6.0
+_END_SECONDS = 120.0
+
+
+class Recorder:
+    """Takes the snapshots of one `fit`, and brings it back to where one was taken.
+
+    Args:
+        model: What is trained.
+        keeper: Where snapshots go.
+        schedule: When.
+        world: The ranks that train it.
+        fit_call: The number of this call of `fit` in the script, from 0.
+        steps_before: Steps of the job before this `fit`.
+        resumed: The snapshot to go on from, taken in this `fit`; None: from its beginning.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        keeper: Keeper,
+        schedule: Schedule,
+        world: World,
+        fit_call: int,
+        steps_before: int,
+        resumed: Restored | None,
+    ) -> None:
+        self.model = model
+        self.step = steps_before
+        """Optimizer steps of the job so far."""
+        self._keeper = keeper
+        self._schedule = schedule
+        self._world = world
+        self._fit_call = fit_call
+        self._resumed = resumed
+        self._data: DataCursor | None = None
+        self._callbacks: Any = None
+        self._epoch = 0
+        self._logs: dict[str, Any] = {}
+        self._logs_are_restored = False
+        self._steps_in_epoch = 0
+        self._validation: DataCursor | None = None
+        self._validation_iterators = 0
+        """Made before this process began."""
+        self._before_validation: OwnState | None = None
+        self._snapshot_at = time.monotonic()
+        self.pulse = Pulse(world, steps_before)
+
+    # What the seams tell.
+
+    def follow(self, epochs: Any) -> DataCursor:
+        """A new epoch iterator of this `fit`: the first is the training data's, the second the validation data's."""
+        cursor = DataCursor(epochs, is_chief=self._world.rank == 0)
+        if self._data is None:
+            self._data = cursor
+        elif self._validation is None:
+            self._validation = cursor
+            cursor.advance(self._validation_iterators)
+        return cursor
+
+    def train_begins(self, callbacks: Any) -> None:
+        """The callbacks' `on_train_begin` is about to run."""
+        if self._resumed is not None:
+            row_files.cut_back(callbacks.callbacks, self._resumed.own["row_files"])
+
+    def train_begun(self, callbacks: Any) -> None:
+        """The callbacks' `on_train_begin` has run."""
+        self._callbacks = callbacks
+        if self._resumed is not None:
+            self.model._initial_epoch = self._resumed.own["cursor"]["epoch"]
+
+    def owns(self, callbacks: Any) -> bool:
+        """Whether this is the list of this `fit`."""
+        return callbacks is self._callbacks
+
+    def epoch_begun(self, epoch: int) -> None:
+        """The callbacks' `on_epoch_begin` has run."""
+        assert self._data is not None
+        self._epoch = epoch
+        self._steps_in_epoch = 0
+        self._data.begin_epoch(epoch)
+        if self._resumed is not None:
+            self._go_on(self._resumed)
+            self._resumed = None
+        self._keeper.chaos.began(self.step)
+
+    def step_ended(self, end_step: int, logs: Any) -> None:
+        """The callbacks' `on_train_batch_end` has run.
+
+        Raises:
+            SystemExit: the job leaves here, on all ranks; the snapshot of this step is written.
+        """
+        assert self._data is not None
+        before, self.step = self.step, self.step + end_step + 1 - self._steps_in_epoch
+        self._steps_in_epoch = end_step + 1
+        self._logs, self._logs_are_restored = logs, False
+        self._data.step_taken(end_step)
+        self._keeper.chaos.stepped(before, self.step, is_last=self._is_last_step(end_step))
+        wishes = heard(self._world)
+        if wishes.is_leaving:
+            self._leave(self._own_state)
+        is_wanted = wishes.take_snapshot()
+        if is_wanted or self._schedule.crosses(before, self.step):
+            self._snapshot_at = time.monotonic()
+            self._take(self._own_state, ends_fit=False)
+        elif self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._world.rank == 0:
+            wishes.wants_snapshot = True
+            if self._world.size == 1:
+                wishes.hear(wishes.own)
+        self._tell_progress()
+
+    def validation_begins(self) -> None:
+        """The validation of an epoch is about to begin, before it resets the metrics."""
+        self._before_validation = self._own_state(Memory())
+
+    def validation_step_ended(self) -> None:
+        """The callbacks' `on_test_batch_end` has run.
+
+        Raises:
+            SystemExit: the job leaves here; the validation begins again when it goes on.
+        """
+        self._keeper.chaos.validated(self.step)
+        wishes = heard(self._world)
+        before = self._before_validation
+        if wishes.is_leaving and before is not None:
+            self._leave(lambda _memory: before)
+        self._tell_progress()
+
+    def ended(self) -> None:
+        """`fit` has come to its end: a rerun passes through here, so this snapshot is waited for."""
+        self._keeper.chaos.ended(self.step)
+        self._take(self._own_state, ends_fit=True)
+        self._keeper.finish(_END_SECONDS)
+        self._keeper.free_memory()
+
+    def logs_of_last_step(self, logs: Any) -> Any:
+        """What Keras should take for the last step's logs, given what it has: none, in an epoch that was over."""
+        return self._logs if self._logs_are_restored and not logs else logs
+
+    # Taking.
+
+    def _own_state(self, memory: Memory) -> OwnState:
+        assert self._data is not None
+        callbacks = self._callbacks
+        if getattr(callbacks, "_async_train", False):
+            callbacks._flush_futures()
+        place = self._data.place(has_stopped=bool(self.model.stop_training))
+        tensors: Tensors = {}
+        own = {
+            "cursor": place.cursor.to_json(),
+            "begin": encode(place.begin, tensors, "begin"),
+            "num_batches": place.num_batches,
+            "iterator": encode(place.state, tensors, "iterator"),
+            "has_stopped": place.has_stopped,
+            "callbacks": kept_state.capture_callbacks(callbacks.callbacks, tensors),
+            "row_files": row_files.positions(callbacks.callbacks),
+            "generators": encode(capture_generators(), tensors, "generators"),
+            "global_seed": encode(kept_state.capture_global_seed(), tensors, "global_seed"),
+            "logs": encode(kept_state.plain(self._logs), tensors, "logs"),
+            "validation_iterators": (
+                self._validation_iterators if self._validation is None else self._validation.num_iterators
+            ),
+        }
+        tensors = {name: memory.copy(name, tensor) for name, tensor in tensors.items()}
+        own[METRICS] = variables.copied(kept_state.own_variables(self.model), METRICS, tensors, memory)
+        return own, tensors
+
+    def _take(self, own_state: Callable[[Memory], OwnState], *, ends_fit: bool) -> None:
+        def copy(memory: Memory) -> Part:
+            own, tensors = own_state(memory)
+            shared = copied_for_all(self.model, tensors, memory) if self._world.rank == 0 else None
+            return Part(tensors, {"shared": shared, "own": own})
+
+        cursor: Cursor = self._data.cursor  # type: ignore[union-attr]
+        meta = SnapshotMeta(
+            epoch=cursor.epoch,
+            fit_call=self._fit_call,
+            world_size=self._world.size,
+            notes={
+                "seed": self._world.identity.seed,
+                ENDS_FIT: ends_fit,
+                "steps_in_epoch": cursor.step,
+                "generation": self._world.identity.generation,
+            },
+        )
+        self._keeper.keep(self.step, meta, copy)
+
+    def _leave(self, own_state: Callable[[Memory], OwnState]) -> None:
+        self._take(own_state, ends_fit=False)
+        self._world.tell(Preempted(self.step))  # at once: writing makes no steps, and must not count as a hang
+        if not self._keeper.finish(_LEAVING_SECONDS):
+            self._keeper.give_up()
+        if self._world.size > 1:
+            self._world.communicator.barrier()
+        committed = self._keeper.committed
+        if self._world.rank > 0:
+            pass
+        elif committed is not None and committed.step == self.step:
+            _LOGGER.info(
+                "told to stop: all ranks stop after step %d, epoch %d; the same command goes on there (%s)",
+                self.step,
+                self._epoch + 1,
+                committed.path,
+            )
+        else:
+            _LOGGER.error(
+                "told to stop after step %d, but its snapshot could not be written in time: the same command goes on "
+                "from the one before it",
+                self.step,
+            )
+        raise SystemExit(EXIT_PREEMPTED)
+
+    def _is_last_step(self, end_step: int) -> bool:
+        """Whether this `fit` ends with it; also False where the length of an epoch is not known."""
+        parameters = self._callbacks.params or {}
+        return (end_step + 1, self._epoch + 1) == (parameters.get("steps"), parameters.get("epochs"))
+
+    def tell_step(self) -> None:
+        """Says now which step was the last, for `fit` is about to fail."""
+        self.pulse.step, self.pulse.epoch = self.step, self._epoch
+        self.pulse.tell()
+
+    def _tell_progress(self) -> None:
+        self.pulse.step, self.pulse.epoch = self.step, self._epoch
+        self.pulse.beat()
+
+    # Going on.
+
+    def _go_on(self, restored: Restored) -> None:
+        assert self._data is not None
+        own, info = restored.own, restored.info
+        if self._world.rank == 0 and was_seeded_otherwise(decode(own["generators"], restored.tensors)):
+            _LOGGER.warning(
+                "TensorFlow was seeded otherwise when the snapshot was taken: shuffles without a seed give another "
+                "order now, and rows of this epoch may come twice or never. Start with %s=%s, as --snapshot-dir does.",
+                environment.SEED,
+                info.notes.get("seed"),
+            )
+        build_from(self.model, self._data.element_spec)
+        put_back(self.model, self._callbacks.callbacks, restored, self._world)
+        put_back_history(self.model.history, restored)
+        self.model.stop_training = False
+        self._validation_iterators = own["validation_iterators"]
+        self._logs = decode(own["logs"], restored.tensors)
+        self._logs_are_restored = True
+        self._steps_in_epoch = own["cursor"]["step"]
+        self.step = info.step
+        self._data.go_on_from(
+            Place(
+                cursor=Cursor.from_json(own["cursor"]),
+                begin=decode(own["begin"], restored.tensors),
+                num_batches=own["num_batches"],
+                state=decode(own["iterator"], restored.tensors) if restored.same_world else None,
+                has_stopped=own["has_stopped"],
+            )
+        )
+        if self._world.rank == 0:
+            was = "" if restored.same_world else f"; it was taken by {info.world_size} ranks, {self._world.size} go on"
+            text = "going on from the snapshot of step %d: epoch %d, after %d of its steps (%s)%s"
+            _LOGGER.info(text, info.step, own["cursor"]["epoch"] + 1, own["cursor"]["step"], info.path, was)
+        self._world.tell(Resumed(info.step, own["cursor"]["epoch"], self._world.identity.generation, info.name))

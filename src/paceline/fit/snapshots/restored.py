@@ -1,0 +1,86 @@
+"""What of a snapshot the chief writes for all ranks of a `fit`, and how each reads it back with its own part."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.comm.world import World
+from paceline.fit.snapshots import kept_state
+from paceline.resilience import variables
+from paceline.resilience.generators import restore_generators
+from paceline.resilience.keeper import Keeper
+from paceline.resilience.kept_memory import Memory
+from paceline.resilience.object_state import Tensors, decode, encode
+from paceline.store.manifest import SnapshotInfo
+
+VARIABLES = "variables"
+METRICS = "metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A snapshot as this rank reads it."""
+
+    info: SnapshotInfo
+    shared: Mapping[str, Any]
+    own: Mapping[str, Any]
+    tensors: Mapping[str, Any]
+    metrics_of_others: Sequence[Mapping[str, Any]]
+    """Where another number of ranks took it: the tensors of all of them; else empty."""
+
+    @property
+    def same_world(self) -> bool:
+        """Whether as many ranks took it as go on from it."""
+        return not self.metrics_of_others
+
+
+def read(keeper: Keeper, info: SnapshotInfo, world: World) -> Restored:
+    """Reads what this rank needs of a snapshot."""
+    reader = keeper.reader(info)
+    same_world = info.world_size == world.size
+    chief, own_rank = reader.state(0), world.rank if same_world else 0
+    parts = [reader.tensors(0)]
+    own = chief
+    if own_rank > 0:
+        own = reader.state(own_rank)
+        parts.append(reader.tensors(own_rank))
+    others = [] if same_world else [reader.tensors(rank) for rank in range(info.world_size)]
+    tensors = {name: tensor for part in parts for name, tensor in part.items()}
+    shared: Any = chief["shared"]
+    own_state: Any = own["own"]
+    return Restored(info, shared, own_state, tensors, others)
+
+
+def copied_for_all(model: Any, tensors: Tensors, memory: Memory) -> Any:
+    """What all ranks have in common, for a snapshot: JSON, and arrays in `memory`, which are added to `tensors`."""
+    history = model.history
+    return {
+        VARIABLES: variables.copied(kept_state.shared_variables(model), VARIABLES, tensors, memory),
+        "history": encode(kept_state.plain(history.history), tensors, "history"),
+        "epochs": list(history.epoch),
+    }
+
+
+def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: World) -> None:
+    """Gives the model, its optimizer, metrics and callbacks, and the random generators, what a snapshot holds."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    shared, own = kept_state.shared_variables(model), kept_state.own_variables(model)
+    variables.check(shared, restored.shared[VARIABLES], "variable")
+    variables.check(own, restored.own[METRICS], "metric variable")
+    variables.assign(shared, restored.shared[VARIABLES], restored.tensors)
+    if restored.same_world:
+        variables.assign(own, restored.own[METRICS], restored.tensors)
+    else:
+        variables.assign_sums(own, restored.own[METRICS], restored.metrics_of_others, is_chief=world.rank == 0)
+    kept_state.restore_callbacks(callbacks, restored.own["callbacks"], restored.tensors)
+    kept_state.restore_global_seed(decode(restored.own["global_seed"], restored.tensors))
+    restore_generators(decode(restored.own["generators"], restored.tensors))
+
+
+def put_back_history(history: Any, restored: Restored) -> None:
+    """Gives a `History` the epochs that a snapshot knows of."""
+    history.history.clear()
+    history.history.update(decode(restored.shared["history"], restored.tensors))
+    history.epoch = list(restored.shared["epochs"])

@@ -1,0 +1,55 @@
+"""`paceline.callbacks.Snapshot`: snapshots by callback, for a script that is not started with ``--snapshot-dir``."""
+
+import os
+from typing import Any
+
+import keras
+
+from paceline.fit.snapshots.kept_fit import DEFAULT_KEEP, is_in_fit
+from paceline.resilience.schedule import Schedule
+
+
+class Snapshot(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped
+    """Keeps snapshots while `fit` runs; run again, the script goes on from the newest, in the middle of the epoch.
+
+        model.fit(data, epochs=9, callbacks=[paceline.callbacks.Snapshot("/shared/run-7", every_steps=100)])
+
+    Same as ``paceline run --snapshot-dir``, for this `fit` only. See ``docs/snapshots.md`` for what is kept. Seed the
+    script (``keras.utils.set_random_seed(1)``) if no launcher does.
+
+    Args:
+        directory: On a file system that all hosts share, or an object store's URL; for this job alone.
+        every_steps: Steps between snapshots.
+        every_seconds: Seconds between snapshots; with neither, 60.
+        keep: How many stay.
+
+    Raises:
+        ValueError: an interval or `keep` is not positive.
+        RuntimeError: Paceline was first named inside the call of `fit`, too late to take part in it.
+    """
+
+    same_on_all_ranks = True
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        keep: int = DEFAULT_KEEP,
+    ) -> None:
+        super().__init__()
+        if keep < 1:
+            raise ValueError(f"keep={keep}: expected at least 1")
+        if every_steps is None and every_seconds is None:
+            every_seconds = 60.0
+        self.paceline_snapshots: Any = (os.fspath(directory), Schedule(every_steps, every_seconds), keep)
+        """What `fit` looks for in its callbacks."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Refuses a `fit` that nobody protects."""
+        del logs
+        if not is_in_fit():
+            raise RuntimeError(
+                "this fit takes no snapshots: Paceline was imported only inside its call, when the call had begun. Put "
+                "`from paceline.callbacks import Snapshot` at the top of the script."
+            )

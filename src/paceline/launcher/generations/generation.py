@@ -1,0 +1,302 @@
+"""One life of the group of workers: what to do when something happens to it. Pure: no clock, no processes.
+
+The acting code feeds events in, each with the time, and carries out the actions that come back; so every
+order of events can be tested, and a restart policy or more hosts can be put above without touching it.
+
+    running ── first failure, a rank that left, an interrupt, a host lost, start timeout ─► stopping ─ all ended ─► done
+       │ ╲── no step within the hang timeout: stacks are asked for, then ──────────────────────► ▲                  ▲
+       │  ╲─ SIGTERM where snapshots are taken, or a worker that was preempted ──► leaving ── overdue               │
+       │                                                                             └──── all exit with 75 ────────┤
+       └─────────────────────── all workers exit with 0 ────────────────────────────────────────────────────────────┘
+    stopping: SIGTERM to the others at once; SIGKILL to every process of the job after `GRACE_SECONDS`; done,
+    whatever is left, after `LIMIT_SECONDS`. A second interrupt kills at once.
+    leaving: all ranks finish the same step, write one snapshot and end by themselves, within `LEAVING_SECONDS`.
+
+Why a failure stops everybody: ranks blocked in a collective never notice a dead peer.
+"""
+
+import signal
+
+from paceline.cluster.signals import PREEMPTION_SIGNALS
+from paceline.errors import EXIT_PREEMPTED
+from paceline.launcher.generations import time_limits
+from paceline.launcher.generations.events import (
+    Action,
+    Announce,
+    Done,
+    Event,
+    Examine,
+    Exited,
+    HostGone,
+    KillAll,
+    Said,
+    SignalReceived,
+    TellLeaving,
+    TellResumed,
+    TellWaiting,
+    Terminate,
+)
+from paceline.launcher.generations.outcome import (
+    Cause,
+    GroupNotFormed,
+    HostLost,
+    Hung,
+    Interrupted,
+    Outcome,
+    Preemption,
+    WorkerFailed,
+    WorkerLeft,
+)
+from paceline.launcher.generations.worker_state import (
+    WorkerState,
+    held_up_by,
+    oldest_step,
+    ranks_where,
+    waiting_and_missing,
+)
+from paceline.rendezvous.channel import (
+    Failed,
+    Finishing,
+    Joined,
+    Joining,
+    KeepsSnapshots,
+    Message,
+    Preempted,
+    Progress,
+    Resumed,
+    Stopped,
+)
+
+
+class Generation:
+    """The state of one generation.
+
+    >>> generation = Generation(num_workers=2, start_timeout_seconds=60, now=0.0)
+    >>> generation.on(Exited(0, 0), now=1.0)
+    []
+    >>> [action.outcome.exit_code for action in generation.on(Exited(1, 0), now=1.1)]
+    [0]
+
+    Args:
+        num_workers: How many ranks there are.
+        start_timeout_seconds: How long after the last rank's `Joining` each must be `Joined`. Ranks that live
+            and have not asked for the group yet (they may be loading data) are waited for without end.
+        now: The time at the start, in seconds; all other times are measured on the same clock.
+        takes_snapshots: Whether workers that get a SIGTERM write a snapshot before they leave, as far as it is known
+            before they say so.
+        hang_timeout_seconds: How long ranks that make steps may make none; None: for ever.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_workers: int,
+        start_timeout_seconds: float,
+        now: float,
+        takes_snapshots: bool = False,
+        hang_timeout_seconds: float | None = None,
+    ) -> None:
+        self._workers = [WorkerState() for _ in range(num_workers)]
+        self._start_timeout_seconds = start_timeout_seconds
+        self._started_at = now
+        self._cause: Cause | None = None
+        self._done = False
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._tell_waiting_at: float | None = None
+        self._form_by: float | None = None
+        self._takes_snapshots = takes_snapshots
+        self._hang_timeout_seconds = hang_timeout_seconds
+        self._leaving_by: float | None = None
+        self._examined_at: float | None = None
+        self._step: int | None = None
+        self._num_joined = 0
+
+    @property
+    def step(self) -> int | None:
+        """The last step that some rank told of, over all fits of the job; None: none yet."""
+        return self._step
+
+    @property
+    def _hung_at(self) -> float | None:
+        """When the rank that was heard of longest ago counts as stuck; None: nobody makes steps, or no limit."""
+        oldest = oldest_step(self._workers)
+        if self._hang_timeout_seconds is None or oldest is None or self._cause or self._leaving_by is not None:
+            return None
+        return oldest + self._hang_timeout_seconds + (0.0 if self._examined_at is None else time_limits.STACKS_SECONDS)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` has something to do at the earliest, if no event comes; None: never."""
+        ends = (self._kill_at, self._give_up_at, self._leaving_by, self._hung_at)
+        times = (time for time in (*ends, self._tell_waiting_at, self._form_by) if time is not None)
+        return None if self._done else min(times, default=None)
+
+    def on(self, event: Event, now: float) -> list[Action]:
+        """What to do about `event`, in order."""
+        if self._done:
+            return []
+        match event:
+            case SignalReceived(signal=number):
+                actions = self._interrupt(number, now)
+            case Said(rank=rank, message=message):
+                actions = self._hear(rank, message, now)
+            case Exited(rank=rank, exit_code=code):
+                actions = self._bury(rank, code, now)
+            case HostGone():
+                actions = self._lose(event, now)
+        return actions + self._finish()
+
+    def tick(self, now: float) -> list[Action]:
+        """What to do because time has passed; harmless when called too early."""
+        actions: list[Action] = []
+        if self._give_up_at is not None and now >= self._give_up_at:
+            return self._finish(give_up=True)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            actions.append(KillAll())
+        if self._leaving_by is not None and now >= self._leaving_by:
+            self._leaving_by = None
+            actions += self._stop(Interrupted(signal.SIGTERM), now)
+        if self._hung_at is not None and now >= self._hung_at:
+            actions += self._hang(now)
+        if self._form_by is not None and now >= self._form_by:
+            missing = ranks_where(self._workers, lambda worker: not worker.joined)
+            actions += self._stop(GroupNotFormed(missing, self._start_timeout_seconds), now)
+        if self._tell_waiting_at is not None and now >= self._tell_waiting_at:
+            self._tell_waiting_at = now + time_limits.WAITING_INTERVAL_SECONDS
+            waiting, missing = waiting_and_missing(self._workers)
+            actions.append(TellWaiting(waiting, missing, now - self._started_at))
+        return actions
+
+    def _hear(self, rank: int, message: Message, now: float) -> list[Action]:
+        worker = self._workers[rank]
+        match message:
+            case Joining():
+                worker.joining = True
+            case Joined():
+                self._num_joined += not worker.joined
+                worker.joining = worker.joined = True
+            case Failed(exit_code=code) if code == EXIT_PREEMPTED and self._takes_snapshots:
+                return self._leave(now, tell=False)
+            case Failed():
+                worker.failed = worker.failed or message
+                return self._stop(WorkerFailed(rank, message.exit_code, message, held_up_by(self._workers, rank)), now)
+            case KeepsSnapshots():
+                self._takes_snapshots = True
+            case Progress(step=step):
+                worker.stepped_at = now
+                self._examined_at = None
+                self._step = step if self._step is None else max(self._step, step)
+            case Resumed():
+                self._step = message.step
+                return [TellResumed(message)] if rank == 0 else []
+            case Preempted():
+                return self._leave(now, tell=False)
+            case Stopped() if worker.stepped_at is None:  # one that makes steps is missed by them
+                return self._stand_still(rank, now)
+            case Finishing():
+                worker.stepped_at = None
+        return self._await_group(now)
+
+    def _hang(self, now: float) -> list[Action]:
+        """No step for too long: first the stacks, then the end."""
+        assert self._hang_timeout_seconds is not None
+        oldest = oldest_step(self._workers)
+        assert oldest is not None
+        late = ranks_where(self._workers, lambda worker: worker.running and worker.stepped_at == oldest)
+        if self._examined_at is None:
+            self._examined_at = now
+            return [Examine(ranks_where(self._workers, lambda worker: worker.running), now - oldest)]
+        return self._stop(Hung(late, self._step, self._hang_timeout_seconds), now)
+
+    def _stand_still(self, rank: int, now: float) -> list[Action]:
+        """A rank that has made no step yet does not even run."""
+        timeout_seconds = self._hang_timeout_seconds
+        if timeout_seconds is None or self._cause is not None:
+            return []
+        return [Examine((rank,), timeout_seconds), *self._stop(Hung((rank,), self._step, timeout_seconds), now)]
+
+    def _leave(self, now: float, *, tell: bool) -> list[Action]:
+        """All ranks are about to end by themselves, after one snapshot."""
+        if self._leaving_by is not None or self._cause is not None:
+            return []
+        self._leaving_by = now + time_limits.LEAVING_SECONDS
+        return [Terminate(ranks_where(self._workers, lambda worker: worker.running)), TellLeaving()] if tell else []
+
+    def _bury(self, rank: int, code: int, now: float) -> list[Action]:
+        worker = self._workers[rank]
+        worker.exit_code = code
+        worker.ended_before_stop = self._cause is None
+        if code == EXIT_PREEMPTED and self._takes_snapshots:
+            return self._leave(now, tell=False)
+        if code != 0:
+            return self._stop(WorkerFailed(rank, code, worker.failed, held_up_by(self._workers, rank)), now)
+        return self._await_group(now)
+
+    def _lose(self, event: HostGone, now: float) -> list[Action]:
+        lost = tuple(rank for rank in event.ranks if self._workers[rank].running)
+        for rank in lost:
+            self._workers[rank].gone = True
+        # If all its ranks had ended, the host owes nothing.
+        return self._stop(HostLost(lost, event.host, event.reason), now) if lost else []
+
+    def _await_group(self, now: float) -> list[Action]:
+        """Looks after ranks that wait for others to join: one left, one is late, or all are coming."""
+        if self._cause is not None or self._is_whole():
+            return []
+        left = ranks_where(self._workers, lambda worker: not worker.joined and not worker.running)
+        if left and (held_up := held_up_by(self._workers, left[0])):
+            return self._stop(WorkerLeft(left[0], held_up), now)
+        waiting, missing = waiting_and_missing(self._workers)
+        if not (waiting and missing):
+            self._tell_waiting_at = None
+        elif self._tell_waiting_at is None:
+            self._tell_waiting_at = now + time_limits.WAITING_INTERVAL_SECONDS
+        if not waiting or missing:
+            self._form_by = None
+        elif self._form_by is None:
+            self._form_by = now + self._start_timeout_seconds
+        return []
+
+    def _is_whole(self) -> bool:
+        """Whether all ranks are in the group, after which nobody waits for anybody; asked with every message."""
+        if self._num_joined < len(self._workers):
+            return False
+        self._tell_waiting_at = self._form_by = None
+        return True
+
+    def _interrupt(self, number: signal.Signals, now: float) -> list[Action]:
+        if self._cause is not None:  # already stopping: the user wants it sooner
+            self._kill_at = None
+            return [KillAll()]
+        if self._leaving_by is None and self._takes_snapshots and number in PREEMPTION_SIGNALS:
+            return self._leave(now, tell=True)
+        return self._stop(Interrupted(number), now)
+
+    def _stop(self, cause: Cause, now: float) -> list[Action]:
+        """Ends the generation because of `cause`; whatever happens later is a consequence of the first."""
+        if self._cause is not None:
+            return []
+        self._cause = cause
+        self._tell_waiting_at = self._form_by = self._leaving_by = None
+        running = ranks_where(self._workers, lambda worker: worker.running)
+        if not running:
+            return []
+        # Where snapshots are taken, ranks that fall with another one have nothing to save that is worth a wait.
+        falls = self._takes_snapshots and isinstance(cause, WorkerFailed | HostLost | Hung)
+        self._kill_at = now + (0.0 if falls else time_limits.GRACE_SECONDS)
+        self._give_up_at = now + time_limits.LIMIT_SECONDS
+        # A rank that reported its exception is on its way out by itself, with more to flush.
+        others = tuple(rank for rank in running if self._workers[rank].failed is None)
+        return [Announce(cause), Terminate(others)]
+
+    def _finish(self, *, give_up: bool = False) -> list[Action]:
+        if not give_up and any(worker.running for worker in self._workers):
+            return []
+        self._done = True
+        ends = tuple(worker.end(rank) for rank, worker in enumerate(self._workers))
+        cause = self._cause
+        if cause is None and any(worker.exit_code == EXIT_PREEMPTED for worker in self._workers):
+            cause = Preemption(self._step)
+        return [Done(Outcome(cause, ends))]

@@ -1,0 +1,57 @@
+"""What a generation knows of each of its ranks, and who waits for whom. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from paceline.launcher.generations.outcome import WorkerEnd
+from paceline.rendezvous.channel import Failed
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """One rank, as far as its messages and its end have told."""
+
+    joining: bool = False
+    """It has asked for the group."""
+    joined: bool = False
+    failed: Failed | None = None
+    exit_code: int | None = None
+    ended_before_stop: bool = False
+    stepped_at: float | None = None
+    """When it last told of a step, and was in `fit`."""
+    gone: bool = False
+    """With its host: nobody will ever say how it ended."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it has neither ended nor gone."""
+        return self.exit_code is None and not self.gone
+
+    def end(self, rank: int) -> WorkerEnd:
+        """What became of it, as `rank`."""
+        return WorkerEnd(rank, self.exit_code, self.failed, self.ended_before_stop, self.gone)
+
+
+def oldest_step(workers: Sequence[WorkerState]) -> float | None:
+    """When the running rank that was heard of longest ago told of a step; None: nobody makes steps."""
+    times = [worker.stepped_at for worker in workers if worker.running and worker.stepped_at is not None]
+    return min(times, default=None)
+
+
+def ranks_where(workers: Sequence[WorkerState], chosen: Callable[[WorkerState], bool]) -> tuple[int, ...]:
+    """The ranks of those of `workers` (in rank order) for which `chosen` is true."""
+    return tuple(rank for rank, worker in enumerate(workers) if chosen(worker))
+
+
+def held_up_by(workers: Sequence[WorkerState], rank: int) -> tuple[int, ...]:
+    """The ranks that cannot go on without `rank` in the group; none when it is in it."""
+    if workers[rank].joined:
+        return ()
+    others = ranks_where(workers, lambda worker: worker.joining and worker.running)
+    return tuple(other for other in others if other != rank)
+
+
+def waiting_and_missing(workers: Sequence[WorkerState]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ranks that asked for the group and do not have it, and ranks that never asked."""
+    waiting = ranks_where(workers, lambda worker: worker.joining and not worker.joined and worker.running)
+    return waiting, ranks_where(workers, lambda worker: not worker.joining)

@@ -1,0 +1,90 @@
+"""What this host would run: versions of the programs and a hash of the script. Reads files, imports none of them.
+
+Only for jobs on several hosts: finding out takes a moment.
+"""
+
+import hashlib
+import importlib.util
+import platform
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+from paceline.launcher.hosts.host_facts import facts_of_this_host
+from paceline.launcher.job import JobDescription
+from paceline.rendezvous.generation_order import HostFacts, Interface
+
+_PROGRAMS = {
+    "TensorFlow": ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu"),
+    "Keras": ("keras", "keras-nightly"),
+    "Paceline": ("paceline",),
+    "MPICH": ("mpich",),
+}
+"""Each by the names of the distributions that bring it."""
+
+NOT_INSTALLED = "not installed"
+
+
+def installed_versions() -> dict[str, str]:
+    """Name and version of each program that all ranks must have alike."""
+    return {
+        "Python": platform.python_version(),
+        **{name: _version_of(distributions) for name, distributions in _PROGRAMS.items()},
+    }
+
+
+def _version_of(distributions: tuple[str, ...]) -> str:
+    for distribution in distributions:
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return NOT_INSTALLED
+
+
+def script_digest(script: str, *, is_module: bool) -> str:
+    """Name and hash of what runs, equal on hosts that have the same; a module without a file has only its name.
+
+    Raises:
+        FileNotFoundError: there is no such script.
+    """
+    path = _module_file(script) if is_module else Path(script)
+    if path is None:
+        return script
+    if path.is_dir():
+        path /= "__main__.py"
+    return f"{Path(script).name} {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+
+
+def _module_file(name: str) -> Path | None:
+    """The file of a module that is not in a package; to find others, Python would run their packages' code."""
+    beside = Path.cwd() / f"{name}.py"
+    if beside.exists():
+        return beside
+    if "." in name:
+        return None
+    specification = importlib.util.find_spec(name)
+    origin = specification.origin if specification is not None else None
+    return Path(origin) if origin and Path(origin).exists() else None
+
+
+def comparable_facts(job: JobDescription, interfaces: tuple[Interface, ...], probe_port: int) -> HostFacts:
+    """What this host brings to a job on several ones.
+
+    Args:
+        job: What this agent was asked to run.
+        interfaces: Where peers may reach this host.
+        probe_port: Where they may try.
+
+    Raises:
+        FileNotFoundError: the script is not there.
+    """
+    program = job.program
+    assert program is not None
+    return replace(
+        facts_of_this_host(job),
+        versions=installed_versions(),
+        script=script_digest(program.target, is_module=program.is_module),
+        interfaces=interfaces,
+        probe_port=probe_port,
+    )

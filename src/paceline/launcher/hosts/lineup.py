@@ -1,0 +1,66 @@
+"""Who plays in a generation: the hosts that were gathered, each with its order; and how the user is told of them."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from paceline.cluster import environment
+from paceline.launcher.generations import report
+from paceline.launcher.hosts.gathering import Member
+from paceline.launcher.job import JobDescription
+from paceline.launcher.workers.core_sharing import share_cores
+from paceline.launcher.workers.crew import Crew
+from paceline.launcher.workers.host_resources import core_quota, usable_cores, visible_gpus
+from paceline.rendezvous.generation_order import Begin
+
+
+@dataclass(frozen=True, slots=True)
+class Lineup:
+    """The hosts of a generation, in rank order."""
+
+    members: Sequence[Member]
+    orders: Sequence[Begin]
+
+    @property
+    def crews(self) -> list[tuple[Crew, Begin]]:
+        """Each host's workers, with their order."""
+        return [(member.crew, order) for member, order in zip(self.members, self.orders, strict=True)]
+
+    def ranks(self) -> Iterator[tuple[int, Crew]]:
+        """Each rank, with the crew it is in."""
+        return ((identity.rank, crew) for crew, order in self.crews for identity in order.identities)
+
+    @property
+    def hosts(self) -> list[str]:
+        """By rank, the name of its host."""
+        return [crew.facts.hostname for _, crew in self.ranks()]
+
+    @property
+    def prefixes(self) -> dict[int, str]:
+        """By rank, what stands before its lines."""
+        alone = len(self.members) == 1
+        return {rank: str(rank) if alone else f"{crew.facts.hostname} {rank}" for rank, crew in self.ranks()}
+
+    def opening_lines(self, job: JobDescription, job_id: str, seed: int) -> list[str]:
+        """What the user reads first."""
+        cores = share_cores(usable_cores(), job.num_workers, core_quota()) if job.bind == "cores" else None
+        gpus = visible_gpus(job.environment)
+        if len(self.members) == 1 and not job.hosts:
+            lines = [report.start_text(job.num_workers, cores, len(gpus), job_id)]
+        else:
+            hosts = [(member.crew.facts.hostname, member.num_ranks) for member in self.members]
+            lines = [report.hosts_text(hosts, job_id)]
+        if environment.TF_CONFIG in job.environment:
+            lines.append("the TF_CONFIG of this shell is replaced by one for the workers started here")
+        if job.verbose:
+            lines.append(f"seed {seed}; each worker runs: {shlex.join(job.command)}")
+            for member, order in zip(self.members, self.orders, strict=True):
+                place = f"host {member.crew.facts.hostname}, interface {member.interface.name or 'any'}"
+                for number, identity in enumerate(order.identities):
+                    if len(self.members) == 1:
+                        place = f"cores {','.join(map(str, cores[number].cores)) if cores else 'any'}"
+                        place += f", GPU {gpus[number % len(gpus)]}" if gpus else ""
+                    lines.append(f"rank {identity.rank}: {place}, address {order.addresses[identity.rank]}")
+            if job.log_dir is not None:
+                lines.append(f"log files: {job.log_dir}/job_0.log and so on")
+        return lines

@@ -1,0 +1,162 @@
+"""A node other than 0 of a job that each host was given: dials node 0, and serves it.
+
+DIALLING ──node 0 answers──► SERVING ──Over──► the exit code
+    ▲                            │
+    └── node 0 is gone, and restarts are allowed ──┘
+"""
+
+import asyncio
+import signal
+import sys
+from contextlib import ExitStack
+
+from paceline.errors import EXIT_UNAVAILABLE
+from paceline.launcher.asyncio_loop import AsyncioLoop
+from paceline.launcher.generations.outcome import EXIT_SIGNALLED
+from paceline.launcher.hosts.host_agent import HostAgent
+from paceline.launcher.hosts.installed import comparable_facts
+from paceline.launcher.hosts.interfaces import own_interfaces
+from paceline.launcher.hosts.link import Link
+from paceline.launcher.hosts.node_hosts import WAITING_INTERVAL_SECONDS
+from paceline.launcher.hosts.probe import Probe
+from paceline.launcher.interrupts import interrupts
+from paceline.launcher.job import JobDescription
+from paceline.launcher.other_hosts import Nodes
+from paceline.launcher.output.own_output import OwnOutput
+from paceline.launcher.output.screen import Screen
+from paceline.launcher.output.sink import StreamSink
+from paceline.rendezvous.agent_messages import Here
+from paceline.rendezvous.connection import Connection
+from paceline.rendezvous.dialing import OTHER_JOB, REFUSED, Reached, UnreachableError, dial
+
+_RETRY_SECONDS = 0.5
+_DIAL_SECONDS = 5.0
+_ANOTHER_JOB = (
+    "another job answers there: its secret differs, or without one its --nnodes, or its --rendezvous by a single letter"
+)
+
+
+class NotMetError(Exception):
+    """Node 0 did not answer in time; the message is for the user."""
+
+
+class Node:
+    """Runs one node's part of a job.
+
+    Args:
+        job: The job, as it was given to this host.
+        nodes: This host's place, which is not 0.
+    """
+
+    def __init__(self, job: JobDescription, nodes: Nodes) -> None:
+        self._job = job
+        self._nodes = nodes
+        stdout, stderr = (StreamSink(stream, job.environment, self._show_life) for stream in (sys.stdout, sys.stderr))
+        self._screen = Screen(stdout, stderr)
+        self._link: Link | None = None
+        self._agent: HostAgent | None = None
+        self._dialling: asyncio.Task[Reached] | None = None
+        self._signal: signal.Signals | None = None
+
+    async def run(self) -> int:
+        """Serves the job to its end; its exit code."""
+        loop = asyncio.get_running_loop()
+        with ExitStack() as lifetimes:
+            lifetimes.enter_context(interrupts(loop, self._interrupt))
+            own_output = OwnOutput(loop, self._screen, self._job.log_dir, lifetimes)
+            while True:
+                self._dialling = loop.create_task(self._dialled(loop))
+                try:
+                    reached = await self._dialling
+                except NotMetError as fault:
+                    self._say(str(fault))
+                    return EXIT_UNAVAILABLE
+                except asyncio.CancelledError:
+                    assert self._signal is not None
+                    return EXIT_SIGNALLED + self._signal
+                finally:
+                    self._dialling = None
+                code, again = await self._serve(loop, reached, own_output)
+                if not again:
+                    return code
+
+    async def _serve(
+        self, loop: asyncio.AbstractEventLoop, reached: Reached, own_output: OwnOutput
+    ) -> tuple[int, bool]:
+        """Serves one head; the exit code, and whether there may be another one."""
+        sockets = AsyncioLoop(loop)
+        link = self._link = Link(sockets, Connection(sockets, reached.connected, reached.splitter, reached.seal))
+        probe = Probe(loop, self._nodes.key)
+        interfaces = own_interfaces(self._job.network_interface, reached.connected.getsockname()[0])
+        facts = comparable_facts(self._job, interfaces, probe.port)
+        probe.start()
+        agent = self._agent = HostAgent(loop, link, self._job, facts, own_output, probe)
+        link.start(agent.hear, agent.lose)
+        link.send(Here(facts))
+        code = await agent.run()
+        self._agent = None
+        link.close()
+        if agent.denied_because is not None:
+            self._say(f"{agent.denied_because}.")
+            return code, False
+        if agent.lost_because is None:
+            return code, False
+        where = f"node 0 (host {reached.identity.hostname}, {self._nodes.rendezvous})"
+        again = self._job.max_restarts > 0 and not self._signal
+        then = "; waiting for it to come back" if again else ", so this node's workers were ended"
+        self._say(f"{where} {agent.lost_because}{then}.")
+        return code, again
+
+    async def _dialled(self, loop: asyncio.AbstractEventLoop) -> Reached:
+        """A connection to node 0.
+
+        Raises:
+            NotMetError: it did not answer in time.
+        """
+        started = loop.time()
+        deadline = started + self._job.start_timeout_seconds
+        next_line = started + WAITING_INTERVAL_SECONDS
+        met = ""  # who was there last; an empty port tells less
+        while True:
+            try:
+                return await asyncio.to_thread(dial, self._nodes.rendezvous, self._nodes.key, _DIAL_SECONDS)
+            except UnreachableError as fault:
+                reason = _ANOTHER_JOB if fault.reason == OTHER_JOB else fault.reason
+            met = reason if reason != REFUSED else met
+            now = loop.time()
+            who = f"node {self._nodes.node_rank}"
+            before = f"; before: {met}" if met not in ("", reason) else ""
+            if now >= deadline:
+                raise NotMetError(
+                    f"{who} did not reach node 0 at {self._nodes.rendezvous} within "
+                    f"{self._job.start_timeout_seconds:g} s ({reason}{before}). "
+                    "Is it started, with the same --rendezvous? --start-timeout sets how long to wait."
+                )
+            if now >= next_line:
+                next_line = now + WAITING_INTERVAL_SECONDS
+                self._say(f"{who} waits for node 0 at {self._nodes.rendezvous} ({reason}); {deadline - now:.0f} s left")
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _show_life(self) -> None:
+        if self._link is not None:
+            self._link.show_life()
+
+    def _interrupt(self, number: signal.Signals) -> None:
+        self._signal = number
+        if self._agent is not None:
+            self._agent.interrupted(number)
+        elif self._dialling is not None:
+            self._dialling.cancel()
+
+    def _say(self, text: str) -> None:
+        self._screen.say([f"paceline: {text}"])
+
+
+def run_node(job: JobDescription, nodes: Nodes) -> int:
+    """Runs this host's part of `job`, which has been checked; the job's exit code. No process of it is left here.
+
+    Raises:
+        ConfigurationError: a setting is wrong; nothing has been started.
+    """
+    own_interfaces(job.network_interface, "")  # a name that this host has not is refused before anybody waits
+    return asyncio.run(Node(job, nodes).run())

@@ -1,0 +1,61 @@
+"""Which interface of each host its peers reach: each host is looked for by the one before it, in a ring.
+
+    a ──looks for──► b ──looks for──► c ──looks for──► a        at every address that each of them has
+
+The first address that answers, in the order of `HostFacts.interfaces`, carries MPI. A ring proves one peer for each
+host, not all; Horovod's launcher asks no more (its ``common_intfs``).
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from paceline.cluster.local import LOCAL_HOST
+from paceline.cluster.spec import Address
+from paceline.launcher.hosts.gathering import NotGatheredError
+from paceline.launcher.workers.crew import Crew
+from paceline.rendezvous.generation_order import HostFacts, Interface
+
+_ONLY_HOST = Interface("", LOCAL_HOST)
+
+
+async def reached_interfaces(crews: Sequence[Crew], known: dict[Crew, Interface], key: bytes) -> tuple[Interface, ...]:
+    """The interface of each of `crews`, in their order.
+
+    Args:
+        crews: The hosts of a generation.
+        known: What earlier generations found, which is not looked for again; what is found now is added.
+        key: The job's key.
+
+    Raises:
+        NotGatheredError: some host is not reached by its peer.
+    """
+    if len({crew.facts.machine_id for crew in crews}) == 1:
+        return (_ONLY_HOST,) * len(crews)
+    looks = [_look(crews[index - 1], crew, key) for index, crew in enumerate(crews) if crew not in known]
+    known.update(await asyncio.gather(*looks))
+    return tuple(known[crew] for crew in crews)
+
+
+async def _look(looker: Crew, target: Crew, key: bytes) -> tuple[Crew, Interface]:
+    facts = target.facts
+    addresses = tuple(Address(one.address, facts.probe_port) for one in facts.interfaces)
+    try:
+        reasons = await looker.look(facts, addresses, key)
+    except ConnectionError as fault:
+        raise NotGatheredError([f"paceline: host {looker.facts.hostname} {fault}"]) from fault
+    for interface, reason in zip(facts.interfaces, reasons, strict=False):
+        if not reason:
+            return target, interface
+    raise NotGatheredError([unreached_text(looker.facts.hostname, facts, reasons)])
+
+
+def unreached_text(looker: str, facts: HostFacts, reasons: Sequence[str]) -> str:
+    """Why `looker` reached the host of `facts` nowhere."""
+    tried = "; ".join(
+        f"{one.name} {one.address} ({reason})" for one, reason in zip(facts.interfaces, reasons, strict=False)
+    )
+    return (
+        f"paceline: host {looker} reaches host {facts.hostname} at none of its addresses: {tried or 'it has none'}. "
+        f"A firewall between them? Port {facts.probe_port} was tried; MPI takes any. If they share another network, "
+        "name its interface with --network-interface."
+    )

@@ -1,0 +1,129 @@
+"""``python -m paceline.launcher.hosts.remote_agent``: the agent that `paceline run --hosts` starts over ssh.
+
+Speaks with the head through its standard input and output, and writes nothing else there. It learns what to run
+from the head's first message.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import threading
+from pathlib import Path
+
+from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
+from paceline.launcher.asyncio_loop import AsyncioLoop
+from paceline.launcher.hosts.host_agent import HostAgent
+from paceline.launcher.hosts.installed import comparable_facts
+from paceline.launcher.hosts.interfaces import address_of_ssh, own_interfaces
+from paceline.launcher.hosts.link import Link
+from paceline.launcher.hosts.probe import Probe
+from paceline.launcher.hosts.ssh_line import PREAMBLE
+from paceline.launcher.interrupts import interrupts
+from paceline.launcher.job import JobDescription, Program
+from paceline.rendezvous.agent_messages import Assignment, Here, Message, Unfit
+from paceline.rendezvous.connection import Connection
+
+_READ_BYTES = 1 << 16
+
+
+async def serve(connected: socket.socket) -> int:
+    """Serves the head on `connected`; the job's exit code."""
+    loop = asyncio.get_running_loop()
+    sockets = AsyncioLoop(loop)
+    link = Link(sockets, Connection(sockets, connected))
+    assigned: asyncio.Future[Assignment | None] = loop.create_future()
+
+    def hear(message: Message) -> None:
+        if isinstance(message, Assignment) and not assigned.done():
+            assigned.set_result(message)
+
+    link.start(hear, lambda _: None if assigned.done() else assigned.set_result(None))
+    assignment = await assigned
+    if assignment is None:
+        return EXIT_UNAVAILABLE
+    probe = Probe(loop, bytes.fromhex(assignment.key))
+    try:
+        job = _job_of(assignment)
+        interfaces = own_interfaces(assignment.network_interface, address_of_ssh(os.environ))
+        facts = comparable_facts(job, interfaces, probe.port)
+    except (OSError, ValueError) as fault:  # a ConfigurationError is a ValueError
+        link.send(Unfit(_reason(fault)))
+        link.close()
+        return EXIT_UNAVAILABLE
+    probe.start()
+    agent = HostAgent(loop, link, job, facts, None, probe)
+    link.send(Here(facts))
+    with interrupts(loop, agent.interrupted):
+        code = await agent.run()
+    link.close()
+    return code
+
+
+def _job_of(assignment: Assignment) -> JobDescription:
+    """Moves this process to the job's folder and environment."""
+    os.environ.update(assignment.environment)
+    os.chdir(assignment.directory)
+    program = Program(assignment.script, assignment.arguments, assignment.is_module)
+    if not program.is_module and not Path(program.target).exists():
+        raise FileNotFoundError(f"{Path.cwd() / program.target} is not there")
+    return JobDescription(
+        command=program.command(),
+        num_workers=assignment.num_workers,
+        environment=dict(os.environ),
+        bind="none" if assignment.bind == "none" else "cores",
+        drop_in=assignment.drop_in,
+        standby=assignment.standby,
+        program=program,
+    )
+
+
+def _reason(fault: OSError | ValueError) -> str:
+    if isinstance(fault, FileNotFoundError):
+        what = f"has no {fault.filename!r}" if fault.filename else f"lacks the script: {fault}"
+        return f"{what}. Copy the program to the same folder on every host, or share the folder"
+    if isinstance(fault, ConfigurationError):
+        return f"cannot take part: {fault}"
+    return f"cannot take part: {type(fault).__name__}: {fault}"
+
+
+def _bridged() -> socket.socket:
+    """Standard input and output as one socket. Two threads carry the bytes: ssh may have given pipes."""
+    ours, theirs = socket.socketpair()
+    read, write = os.dup(0), os.dup(1)
+    # What anything in this process prints by mistake must not get between the messages.
+    os.dup2(2, 1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+
+    def carry_in() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(read, _READ_BYTES):
+                theirs.sendall(data)
+        with contextlib.suppress(OSError):
+            theirs.shutdown(socket.SHUT_WR)
+
+    def carry_out() -> None:
+        with contextlib.suppress(OSError):
+            while data := theirs.recv(_READ_BYTES):
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(write, view) :]
+        with contextlib.suppress(OSError):
+            os.close(write)
+
+    os.write(write, PREAMBLE)
+    threading.Thread(target=carry_in, name="from the head", daemon=True).start()
+    carrier = threading.Thread(target=carry_out, name="to the head", daemon=True)
+    carrier.start()
+    return ours
+
+
+def main() -> None:
+    """Runs the agent."""
+    sys.exit(asyncio.run(serve(_bridged())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What workers write, on its way to the user's screen and to the logs."""

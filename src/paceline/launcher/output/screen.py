@@ -1,0 +1,157 @@
+"""All workers' output on the user's screen: whole lines with their rank, and one live line, the chief's.
+
+    [1] Found 8000 images                  finished lines, as they come
+    [0] Epoch 1/3
+    [0] 63/125 ━━━━━━━━━━──────── 1s       live: rewritten in place, taken away before anything else
+
+In a terminal the live line is drawn at most every `DRAW_INTERVAL_SECONDS`. A file or pipe has no place to
+rewrite, so there an unfinished line is written as it stands, at most every `STATE_INTERVAL_SECONDS`, to show
+that work goes on. Times are arguments; the caller calls `tick` at `deadline`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from paceline.launcher.output.sink import Sink
+from paceline.launcher.output.styled_line import EMPTY_LINE, StyledLine
+
+DRAW_INTERVAL_SECONDS = 0.05
+STATE_INTERVAL_SECONDS = 10.0
+CHIEF = 0
+
+_PREFIX_COLOURS = ("36", "33", "35", "32", "34", "31")
+_ERASE = "\r\x1b[K"
+
+
+class Stream(Enum):
+    """Which of a worker's two streams."""
+
+    OUT = "stdout"
+    ERR = "stderr"
+
+
+@dataclass(slots=True)
+class _Live:
+    """The chief's unfinished line of one stream."""
+
+    line: StyledLine = EMPTY_LINE
+    shown: StyledLine = EMPTY_LINE
+    show_at: float | None = None
+    """When to show `line`; None when it is shown, or empty."""
+
+
+class Screen:
+    """Writes finished lines, and keeps the live line out of their way.
+
+    Args:
+        stdout: Where the workers' stdout goes.
+        stderr: Where the workers' stderr and the launcher's own words go.
+        names: See `name_ranks`.
+    """
+
+    def __init__(self, stdout: Sink, stderr: Sink, names: Mapping[int, str] | None = None) -> None:
+        self._sinks = {Stream.OUT: stdout, Stream.ERR: stderr}
+        self._names: Mapping[int, str] = {}
+        self._width = 1
+        self.name_ranks(names or {})
+        self._live = {Stream.OUT: _Live(), Stream.ERR: _Live()}
+        self._drawn: Stream | None = None
+
+    def name_ranks(self, names: Mapping[int, str]) -> None:
+        """By rank, what stands in brackets before its lines; to be called before the first of them."""
+        self._names = names
+        self._width = max(map(len, names.values()), default=1)
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` has something to show; None: nothing waits."""
+        return min((live.show_at for live in self._live.values() if live.show_at is not None), default=None)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the user's end of stdout is gone."""
+        return self._sinks[Stream.OUT].is_closed
+
+    def show(self, rank: int, stream: Stream, lines: Sequence[StyledLine], current: StyledLine, now: float) -> None:
+        """A worker's `stream` finished `lines`, and now stands at the unfinished `current`."""
+        if lines:
+            if rank == CHIEF and self._drawn is stream:
+                self._erase()  # one of the lines is the live one, finished
+            sink = self._sinks[stream]
+            self._write(sink, "".join(f"{self._prefixed(rank, line, sink)}\n" for line in lines))
+        if rank == CHIEF:
+            self._follow(stream, current, bool(lines), now)
+
+    def say(self, lines: Sequence[str]) -> None:
+        """The launcher's own words."""
+        self._write(self._sinks[Stream.ERR], "".join(f"{line}\n" for line in lines))
+
+    def tick(self, now: float) -> None:
+        """Shows what has become due."""
+        for stream, live in self._live.items():
+            if live.show_at is not None and now >= live.show_at:
+                self._show_live(stream, live)
+
+    def close(self) -> None:
+        """Takes the live line away."""
+        self._erase()
+
+    def _follow(self, stream: Stream, current: StyledLine, finished: bool, now: float) -> None:
+        live = self._live[stream]
+        is_new = finished or not live.line.spans
+        live.line = current
+        if is_new:
+            live.shown = EMPTY_LINE
+            live.show_at = None
+        if not current.spans:
+            live.show_at = None
+            return
+        if current == live.shown:
+            return
+        if live.show_at is None:
+            terminal = self._sinks[stream].is_terminal
+            live.show_at = now + (DRAW_INTERVAL_SECONDS if terminal else STATE_INTERVAL_SECONDS)
+            if terminal and is_new:
+                self._show_live(stream, live)
+
+    def _show_live(self, stream: Stream, live: _Live) -> None:
+        live.show_at = None
+        live.shown = live.line
+        sink = self._sinks[stream]
+        if not sink.is_terminal:
+            self._write(sink, f"{self._prefixed(CHIEF, live.line, sink)}\n")
+            return
+        if self._drawn is not stream:
+            self._erase()
+        sink.write((_ERASE if self._drawn else "") + self._live_text(stream))
+        self._drawn = stream
+
+    def _live_text(self, stream: Stream) -> str:
+        sink = self._sinks[stream]
+        room = sink.width - self._width - len("[] ") - 1  # the last column would wrap the cursor to the next row
+        return self._prefixed(CHIEF, self._live[stream].line.cut(max(room, 0)), sink)
+
+    def _erase(self) -> None:
+        if self._drawn is not None:
+            self._sinks[self._drawn].write(_ERASE)
+            self._drawn = None
+
+    def _write(self, sink: Sink, text: str) -> None:
+        """Writes whole lines, above the live line if both are on a terminal."""
+        if self._drawn is None or not sink.is_terminal:
+            sink.write(text)
+            return
+        live_sink, live_text = self._sinks[self._drawn], self._live_text(self._drawn)
+        if live_sink is sink:  # in one piece, which does not flicker
+            sink.write(_ERASE + text + live_text)
+            return
+        live_sink.write(_ERASE)
+        sink.write(text)
+        live_sink.write(live_text)
+
+    def _prefixed(self, rank: int, line: StyledLine, sink: Sink) -> str:
+        prefix = f"[{self._names[rank]:>{self._width}}]"
+        if not sink.is_coloured:
+            return f"{prefix} {line.plain}"
+        return f"\x1b[{_PREFIX_COLOURS[rank % len(_PREFIX_COLOURS)]}m{prefix}\x1b[0m {line.ansi}"

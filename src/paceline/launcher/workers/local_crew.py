@@ -1,0 +1,231 @@
+"""The workers of this host: processes of this agent."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping, Sequence
+
+from paceline.cluster import environment
+from paceline.cluster.shared_memory import free_bytes
+from paceline.cluster.spec import WORKER, Address, ClusterSpec
+from paceline.launcher.job import JobDescription
+from paceline.launcher.output.screen import Stream
+from paceline.launcher.workers.core_sharing import share_cores
+from paceline.launcher.workers.crew import Crew, CrewListener
+from paceline.launcher.workers.guard_line import GuardLine
+from paceline.launcher.workers.host_resources import core_quota, usable_cores, visible_gpus
+from paceline.launcher.workers.job_processes import JobProcesses
+from paceline.launcher.workers.pmi_service import PmiService
+from paceline.launcher.workers.process_state import OUT_OF_MEMORY, is_stopped, num_out_of_memory_kills, process_state
+from paceline.launcher.workers.standbys import Standbys
+from paceline.launcher.workers.standstill import Standstill
+from paceline.launcher.workers.teardown import Teardown
+from paceline.launcher.workers.worker_environment import WorkerPlan, plan_workers, worker_environment
+from paceline.launcher.workers.worker_process import WorkerListener, WorkerProcess, start_worker
+from paceline.rendezvous.channel import Message, Progress, Stopped
+from paceline.rendezvous.generation_order import Begin, HostFacts
+
+_TEARDOWN_SECONDS = 0.5
+"""How long processes that survive SIGKILL for a moment are waited for."""
+
+_SILENCE_SECONDS = 0.5
+"""How long output that is still on its way is waited for, once every process has ended."""
+
+_LOOKING_SECONDS = 0.25
+"""How often workers are looked at that may be stopped."""
+
+
+class LocalCrew(Crew, WorkerListener):
+    """Starts, watches and ends worker processes.
+
+    Args:
+        loop: The running event loop.
+        job: What they run.
+        facts: Of this host.
+        processes: All processes of the job on this host.
+        guard: Is told the process ids of workers.
+        complain: Called with a line for the user.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        job: JobDescription,
+        facts: HostFacts,
+        *,
+        processes: JobProcesses,
+        guard: GuardLine,
+        complain: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._job = job
+        self._facts = facts
+        self._processes = processes
+        self._teardown = Teardown(processes)
+        self._guard = guard
+        self._complain = complain
+        self._workers: dict[int, WorkerProcess] = {}
+        self._listener: CrewListener | None = None
+        self._pmi: PmiService | None = None
+        self._silence = asyncio.Event()
+        self._standbys = Standbys(job.command, guard) if job.standby else None
+        self._variables: list[dict[str, str]] = []
+        self._free_bytes = 0
+        self._kills_before = 0
+        self._standstill: Standstill | None = None
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def facts(self) -> HostFacts:
+        """See `Crew.facts`."""
+        return self._facts
+
+    def begin(self, order: Begin, listener: CrewListener) -> None:
+        """See `Crew.begin`."""
+        self._listener = listener
+        self._silence = asyncio.Event()
+        self._workers = {}
+        self._variables = []
+        self._free_bytes = free_bytes()
+        self._kills_before = num_out_of_memory_kills()
+        cluster = ClusterSpec({WORKER: order.addresses})
+        first = order.identities[0]
+        self._pmi = PmiService(
+            self._loop,
+            world_size=first.world_size,
+            store_name=f"paceline_{first.job_id}_{first.generation}",
+            on_fence=listener.fenced,
+            complain=self._complain,
+        )
+        for plan in self._plans(order):
+            self._start(plan, cluster, order, listener)
+        for worker in self._workers.values():
+            worker.attach(self._loop, self)
+        if self._job.hang_timeout_seconds is not None:
+            self._standstill = Standstill(self._job.hang_timeout_seconds)
+            self._look_for_stopped()
+
+    def release(self, keys: Mapping[str, str]) -> None:
+        """See `Crew.release`."""
+        if self._pmi is not None:
+            self._pmi.release(keys)
+
+    def terminate(self, ranks: Sequence[int]) -> None:
+        """See `Crew.terminate`."""
+        self._teardown.survey()  # while parents still lead to their children
+        for rank in ranks:
+            if rank in self._workers:
+                self._workers[rank].terminate()
+
+    def examine(self, ranks: Sequence[int]) -> None:
+        """See `Crew.examine`."""
+        assert self._listener is not None
+        for rank in ranks:
+            if rank in self._workers:
+                self._listener.examined(rank, process_state(self._workers[rank].pid))
+                self._workers[rank].ask_for_stacks()
+
+    def kill(self) -> None:
+        """See `Crew.kill`."""
+        self._teardown.kill()
+
+    async def finish(self) -> None:
+        """See `Crew.finish`."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self.end_processes()
+        if any(not worker.is_silent for worker in self._workers.values()):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._silence.wait(), _SILENCE_SECONDS)
+        if self._pmi is not None:
+            self._pmi.close()
+        for worker in self._workers.values():
+            worker.detach(self._loop)
+
+    def end_processes(self) -> list[int]:
+        """Kills what is left of the generation, and returns the processes that even so do not end. Blocks shortly."""
+        return self._teardown.finish(_TEARDOWN_SECONDS)
+
+    @property
+    def shows_own_output(self) -> bool:
+        """See `Crew.shows_own_output`."""
+        return False
+
+    def last_words(self, rank: int) -> tuple[str, ...]:
+        """See `Crew.last_words`: the head itself shows this host's output."""
+        del rank
+        return ()
+
+    def close(self) -> None:
+        """The job has ended."""
+        if self._standbys is not None:
+            self._standbys.close()
+
+    async def look(self, target: HostFacts, addresses: Sequence[Address], key: bytes) -> tuple[str, ...]:
+        """See `Crew.look`."""
+        from paceline.launcher.workers.looking import (
+            look_for,  # a job on one host, which should start quickly, never looks
+        )
+
+        return await look_for(target.hostname, target.pid, addresses, key)
+
+    def hold_output(self, held: bool) -> None:
+        """Stops reading what workers write (they wait when their pipes are full), or goes on."""
+        for worker in self._workers.values():
+            worker.hold_output(held, self._loop, self)
+
+    def wrote(self, rank: int, stream: Stream, data: bytes) -> None:
+        """See `WorkerListener.wrote`."""
+        assert self._listener is not None
+        self._listener.wrote(rank, stream, data)
+        if all(worker.is_silent for worker in self._workers.values()):
+            self._silence.set()
+
+    def said(self, rank: int, message: Message) -> None:
+        """See `WorkerListener.said`."""
+        assert self._listener is not None
+        if self._standbys is not None and isinstance(message, Progress):
+            self._standbys.fill(self._variables)  # not before: the first start needs the cores itself
+        self._listener.said(rank, message)
+
+    def garbled(self, rank: int, fault: str) -> None:
+        """See `WorkerListener.garbled`."""
+        assert self._listener is not None
+        self._listener.garbled(rank, fault)
+
+    def ended(self, rank: int, exit_code: int) -> None:
+        """See `WorkerListener.ended`."""
+        assert self._listener is not None
+        self._processes.worker_ended(self._workers[rank].pid)
+        self._guard.worker_ended(self._workers[rank].pid)
+        if exit_code == -signal.SIGKILL and num_out_of_memory_kills() > self._kills_before:
+            self._listener.examined(rank, OUT_OF_MEMORY)
+        self._listener.ended(rank, exit_code)
+
+    def _look_for_stopped(self) -> None:
+        assert self._standstill is not None
+        assert self._listener is not None
+        self._looking = self._loop.call_later(_LOOKING_SECONDS, self._look_for_stopped)
+        stopped = {rank for rank, worker in self._workers.items() if is_stopped(worker.pid)}
+        for rank in self._standstill.overdue(stopped, self._loop.time()):
+            self._listener.said(rank, Stopped())
+
+    def _plans(self, order: Begin) -> tuple[WorkerPlan, ...]:
+        num_workers = len(order.identities)
+        shares = share_cores(usable_cores(), num_workers, core_quota()) if self._job.bind == "cores" else None
+        return plan_workers(order.identities, shares, visible_gpus(self._job.environment), order.interface)
+
+    def _start(self, plan: WorkerPlan, cluster: ClusterSpec, order: Begin, listener: CrewListener) -> None:
+        assert self._pmi is not None
+        rank = plan.identity.rank
+        inherited = {**self._job.environment, **order.environment}
+        inherited[environment.FREE_SHARED_MEMORY] = str(self._free_bytes)
+        variables = worker_environment(plan, cluster, inherited, drop_in=self._job.drop_in)
+        self._variables.append(variables)
+        called = self._standbys.call(rank, variables) if self._standbys is not None else None
+        worker = called or start_worker(rank, self._job.command, variables)
+        self._workers[rank] = worker
+        self._pmi.serve(rank, worker.pmi)
+        self._processes.worker_started(worker.pid)
+        self._guard.worker_started(worker.pid)
+        listener.started(rank, worker.pid)

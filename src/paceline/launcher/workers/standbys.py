@@ -1,0 +1,66 @@
+"""Processes of this host that have imported TensorFlow and wait: one for each worker, for the next generation."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from paceline.cluster import environment
+from paceline.launcher.workers.guard_line import GuardLine
+from paceline.launcher.workers.worker_process import SpawnedWorker, WorkerProcess, spawn_worker
+
+_UNTIL_CALLED = (
+    environment.RANK,
+    environment.WORLD_SIZE,
+    environment.LOCAL_RANK,
+    environment.LOCAL_WORLD_SIZE,
+    environment.GENERATION,
+    environment.JOB_ID,
+    environment.TF_CONFIG,
+)
+"""What a standby is not told before it is a worker: a mark of the job would end it with the generation before it."""
+
+
+class Standbys:
+    """Keeps a waiting process for each worker of this host.
+
+    Args:
+        command: What they run.
+        guard: Is told their process ids, so that none outlives this agent.
+    """
+
+    def __init__(self, command: Sequence[str], guard: GuardLine) -> None:
+        self._command = command
+        self._guard = guard
+        self._waiting: list[SpawnedWorker] = []
+
+    def fill(self, workers: Sequence[Mapping[str, str]]) -> None:
+        """Starts what is missing: a standby for each of `workers`, given by their variables."""
+        for variables in workers[len(self._waiting) :]:
+            own = {name: value for name, value in variables.items() if name not in _UNTIL_CALLED}
+            try:
+                spawned = spawn_worker(self._command, {**own, environment.STANDBY: "1"})
+            except OSError:
+                return  # without a standby the next start is only slower
+            self._waiting.append(spawned)
+            self._guard.worker_started(spawned.process.pid)
+
+    def call(self, rank: int, variables: Mapping[str, str]) -> WorkerProcess | None:
+        """A standby that becomes the worker of `rank` with `variables`; None: there is none that lives."""
+        while self._waiting:
+            spawned = self._waiting.pop(0)
+            if spawned.process.poll() is None:
+                spawned.messages.sendall(json.dumps(dict(variables)).encode() + b"\n")
+                return WorkerProcess(rank, spawned)
+            self._let_go(spawned)
+        return None
+
+    def close(self) -> None:
+        """Ends those that were not needed."""
+        while self._waiting:
+            spawned = self._waiting.pop()
+            spawned.process.kill()
+            self._let_go(spawned)
+
+    def _let_go(self, spawned: SpawnedWorker) -> None:
+        spawned.process.wait()
+        spawned.close()
+        self._guard.worker_ended(spawned.process.pid)

@@ -1,0 +1,87 @@
+"""The environment variables of each worker, from the job and the host's resources. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.cluster import environment
+from paceline.cluster.communication import Communication
+from paceline.cluster.job_directory import job_directory
+from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.spec import WORKER, ClusterSpec, Task
+from paceline.launcher.workers.core_sharing import CoreShare
+
+THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+"""Where TensorFlow and numeric libraries read how many threads to start; the user's own value stays."""
+
+CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+UCX_NET_DEVICES = "UCX_NET_DEVICES"
+"""Where MPI's transport reads which network interfaces it may use; the user's own value stays."""
+
+_HASH_SEEDS = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What is decided about a worker before it starts."""
+
+    identity: WorkerIdentity
+    cores: CoreShare | None
+    """None: not bound."""
+    gpu: str | None
+    """None: the host has none, and CUDA_VISIBLE_DEVICES stays as the user set it."""
+    gpu_is_shared: bool = False
+    """Whether another worker has the same one."""
+    interface: str = ""
+    """The network interface for MPI; empty: the job has one host, or MPI chooses."""
+
+
+def plan_workers(
+    identities: Sequence[WorkerIdentity],
+    shares: Sequence[CoreShare] | None,
+    gpus: Sequence[str],
+    interface: str = "",
+) -> tuple[WorkerPlan, ...]:
+    """Gives each of an agent's workers its cores (`shares`, in order) and its GPU; too few GPUs are shared in turn."""
+    return tuple(
+        WorkerPlan(
+            identity=identity,
+            cores=shares[number] if shares is not None else None,
+            gpu=gpus[identity.local_rank % len(gpus)] if gpus else None,
+            gpu_is_shared=0 < len(gpus) < identity.local_world_size,
+            interface=interface,
+        )
+        for number, identity in enumerate(identities)
+    )
+
+
+def worker_environment(
+    plan: WorkerPlan, cluster: ClusterSpec, inherited: Mapping[str, str], *, drop_in: bool
+) -> dict[str, str]:
+    """All variables of one worker: the `inherited` ones, and over them what the launcher decides.
+
+    The descriptors of its sockets are missing: they have numbers only when the worker is started.
+    """
+    rank = plan.identity.rank
+    variables = {
+        **inherited,
+        **plan.identity.to_environment(),
+        environment.TF_CONFIG: cluster.to_tf_config(Task(WORKER, rank)),
+        environment.DROP_IN: "1" if drop_in else "0",
+        environment.JOB_DIRECTORY: str(job_directory(plan.identity.job_id)),
+        "PYTHONUNBUFFERED": "1",  # else the last lines of a worker that is killed are lost
+    }
+    # Sets of strings are listed in the order of their hashes: `list(set(labels))` must be the same on all ranks.
+    variables.setdefault("PYTHONHASHSEED", str(plan.identity.seed % _HASH_SEEDS))
+    variables.pop(environment.CPUS, None)  # a launcher inside a worker of another job
+    if plan.cores is not None:
+        variables[environment.CPUS] = ",".join(str(core) for core in plan.cores.cores)
+        for name in THREAD_COUNTS:
+            variables.setdefault(name, str(plan.cores.num_threads))
+    if plan.gpu is not None:
+        variables[CUDA_VISIBLE_DEVICES] = plan.gpu
+    if plan.interface:
+        variables.setdefault(UCX_NET_DEVICES, plan.interface)
+    if plan.gpu_is_shared:  # NCCL refuses two ranks on one GPU
+        variables.setdefault(environment.COMMUNICATION, Communication.MPI.value)
+    return variables

@@ -1,0 +1,240 @@
+"""One worker as the agent holds it: its process, its output, and its line of messages.
+
+    agent                                worker (own process session, stdin empty)
+      out, err   ◄── pipes ───────────── stdout, stderr
+      messages   ◄── socket pair ─────── PACELINE_AGENT_FD   (rendezvous/channel.py)
+      PMI        ◄─► socket pair ──────► PACELINE_PMI_FD     (rendezvous/pmi.py)
+      `ended`    ◄── a thread that waits for the process
+
+The end of a process is passed on only after everything that it had said and written was: a traceback sent in
+its last moment is the cause, not a guess from the exit code.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.cluster import environment
+from paceline.cluster.signals import STACKS_SIGNAL
+from paceline.launcher.output.screen import Stream
+from paceline.rendezvous.channel import MAX_MESSAGE_BYTES, Message, decode
+
+_READ_BYTES = 1 << 16
+_MAX_READS_AFTER_END = 64
+"""A forked child that keeps writing must not keep the end of its worker from being noticed."""
+
+
+class WorkerListener(ABC):
+    """Who is told what a worker does; called in the event loop's thread."""
+
+    @abstractmethod
+    def wrote(self, rank: int, stream: Stream, data: bytes) -> None:
+        """The worker, or a process it started, wrote; no `data`: the stream has ended."""
+
+    @abstractmethod
+    def said(self, rank: int, message: Message) -> None:
+        """The worker sent a message."""
+
+    @abstractmethod
+    def garbled(self, rank: int, fault: str) -> None:
+        """The worker sent something that is no message."""
+
+    @abstractmethod
+    def ended(self, rank: int, exit_code: int) -> None:
+        """The process has ended; as `subprocess` tells it, below 0 for a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnedWorker:
+    """A process that is, or will be, a worker."""
+
+    process: "subprocess.Popen[bytes]"
+    """With pipes for stdout and stderr."""
+    messages: socket.socket
+    """The agent's end of the line of messages."""
+    pmi: socket.socket
+    """The agent's end of the PMI line; whoever serves it closes it."""
+
+    def close(self) -> None:
+        """Closes what connects this agent with it, for a process that nobody will listen to."""
+        for end in (self.messages, self.pmi, self.process.stdout, self.process.stderr):
+            if end is not None:
+                end.close()
+
+
+class WorkerProcess:
+    """A running worker.
+
+    Args:
+        rank: Its rank.
+        spawned: Its process.
+    """
+
+    def __init__(self, rank: int, spawned: SpawnedWorker) -> None:
+        process = spawned.process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.rank = rank
+        self.pmi = spawned.pmi
+        self._process = process
+        self._messages: socket.socket | None = spawned.messages
+        self._unread = b""
+        self._pipes = {Stream.OUT: process.stdout, Stream.ERR: process.stderr}
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether both streams have ended."""
+        return not self._pipes
+
+    def attach(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+        """Begins to tell `listener` what happens."""
+        assert self._messages is not None
+        self._messages.setblocking(False)
+        loop.add_reader(self._messages, self._hear, loop, listener)
+        for stream, pipe in self._pipes.items():
+            os.set_blocking(pipe.fileno(), False)
+            loop.add_reader(pipe, self._read, stream, loop, listener)
+        waiter = threading.Thread(
+            target=self._await_end, args=(loop, listener), name=f"rank {self.rank} waits", daemon=True
+        )
+        waiter.start()
+
+    def detach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stops listening and closes what is open."""
+        for stream in list(self._pipes):
+            self._close_pipe(stream, loop)
+        self._close_messages(loop)
+
+    def terminate(self) -> None:
+        """Sends SIGTERM to the worker's own process; nothing if it has ended."""
+        with contextlib.suppress(OSError):
+            self._process.terminate()
+
+    def ask_for_stacks(self) -> None:
+        """Has the worker write the stacks of all its threads to stderr (``bootstrap/stacks.py``)."""
+        with contextlib.suppress(OSError):
+            self._process.send_signal(STACKS_SIGNAL)
+
+    def hold_output(self, held: bool, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+        """Stops reading what the worker writes, or goes on with it."""
+        for stream, pipe in self._pipes.items():
+            if held:
+                loop.remove_reader(pipe)
+            else:
+                loop.add_reader(pipe, self._read, stream, loop, listener)
+
+    def _await_end(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+        code = self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            loop.call_soon_threadsafe(self._end, code, loop, listener)
+
+    def _end(self, code: int, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+        while self._messages is not None and self._hear(loop, listener):
+            pass
+        for stream in list(self._pipes):
+            for _ in range(_MAX_READS_AFTER_END):
+                if not self._read(stream, loop, listener):
+                    break
+        listener.ended(self.rank, code)
+
+    def _read(self, stream: Stream, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> bool:
+        """Reads once; whether there may be more."""
+        if stream not in self._pipes:
+            return False
+        try:
+            data = os.read(self._pipes[stream].fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_pipe(stream, loop)
+        listener.wrote(self.rank, stream, data)
+        return bool(data)
+
+    def _hear(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> bool:
+        """Reads messages once; whether there may be more."""
+        if self._messages is None:
+            return False
+        try:
+            data = self._messages.recv(_READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_messages(loop)
+            return False
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        if len(self._unread) > MAX_MESSAGE_BYTES:
+            lines, self._unread = [*lines, self._unread], b""
+        for line in lines:
+            try:
+                message = decode(line)
+            except ValueError as fault:
+                listener.garbled(self.rank, str(fault))
+            else:
+                listener.said(self.rank, message)
+        return True
+
+    def _close_pipe(self, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
+        pipe = self._pipes.pop(stream)
+        loop.remove_reader(pipe)
+        pipe.close()
+
+    def _close_messages(self, loop: asyncio.AbstractEventLoop) -> None:
+        connection, self._messages = self._messages, None
+        if connection is not None:
+            loop.remove_reader(connection)
+            connection.close()
+
+
+def start_worker(rank: int, command: Sequence[str], variables: Mapping[str, str]) -> WorkerProcess:
+    """Starts the process of `rank`.
+
+    Raises:
+        OSError: the system cannot start it.
+    """
+    return WorkerProcess(rank, spawn_worker(command, variables))
+
+
+def spawn_worker(command: Sequence[str], variables: Mapping[str, str]) -> SpawnedWorker:
+    """Starts a process with the environment `variables` and its two sockets.
+
+    Raises:
+        OSError: the system cannot start it.
+    """
+    with contextlib.ExitStack() as on_failure:
+        messages, workers_messages = socket.socketpair()
+        pmi, workers_pmi = socket.socketpair()
+        on_failure.callback(messages.close)
+        on_failure.callback(pmi.close)
+        with workers_messages, workers_pmi:
+            descriptors = (workers_messages.fileno(), workers_pmi.fileno())
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env={
+                    **variables,
+                    environment.AGENT_FD: str(descriptors[0]),
+                    environment.PMI_FD: str(descriptors[1]),
+                },
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
+        on_failure.pop_all()
+    return SpawnedWorker(process, messages, pmi)

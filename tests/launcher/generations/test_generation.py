@@ -1,0 +1,318 @@
+"""Every decision of the launcher, with a clock that is only a number."""
+
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.launcher.generations.events import (
+    Action,
+    Announce,
+    Done,
+    Event,
+    Examine,
+    Exited,
+    HostGone,
+    KillAll,
+    Said,
+    SignalReceived,
+    TellLeaving,
+    TellWaiting,
+    Terminate,
+)
+from paceline.launcher.generations.generation import Generation
+from paceline.launcher.generations.outcome import (
+    GroupNotFormed,
+    HostLost,
+    Hung,
+    Interrupted,
+    Outcome,
+    Preemption,
+    WorkerFailed,
+    WorkerLeft,
+)
+from paceline.launcher.generations.time_limits import (
+    GRACE_SECONDS,
+    LEAVING_SECONDS,
+    LIMIT_SECONDS,
+    STACKS_SECONDS,
+    WAITING_INTERVAL_SECONDS,
+)
+from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, KeepsSnapshots, Preempted, Progress
+
+FAILED = Failed(exception="ValueError: bad", traceback="Traceback …\nValueError: bad\n", exit_code=1)
+
+
+def generation(num_workers: int = 3) -> Generation:
+    return Generation(num_workers=num_workers, start_timeout_seconds=60.0, now=0.0)
+
+
+def play(group: Generation, *events: Event, now: float = 1.0) -> list[Action]:
+    return [action for event in events for action in group.on(event, now)]
+
+
+def outcome_of(actions: list[Action]) -> Outcome:
+    assert isinstance(actions[-1], Done), actions
+    return actions[-1].outcome
+
+
+def test_all_workers_exit_with_0():
+    outcome = outcome_of(play(generation(2), Exited(1, 0), Exited(0, 0)))
+    assert outcome.exit_code == 0
+    assert outcome.cause is None
+
+
+def test_a_normal_life_needs_no_action_before_the_end():
+    group = generation(2)
+    lives = [Said(0, Joining()), Said(1, Joining()), Said(0, Joined()), Said(1, Joined())]
+    ends = [Said(0, Finishing()), Said(1, Finishing()), Exited(0, 0)]
+    assert play(group, *lives, *ends) == []
+    assert group.deadline is None
+    assert outcome_of(group.on(Exited(1, 0), 9.0)).exit_code == 0
+
+
+def test_the_first_failure_is_the_cause_and_stops_the_others():
+    group = generation()
+    cause = WorkerFailed(rank=2, exit_code=7, failed=None, waiting=())
+    assert play(group, Exited(2, 7)) == [Announce(cause), Terminate((0, 1))]
+    assert play(group, Said(0, FAILED), Exited(0, 1)) == []
+    outcome = outcome_of(play(group, Exited(1, -signal.SIGKILL)))
+    assert outcome.cause == cause
+    assert outcome.exit_code == 7
+    assert [end.ended_before_stop for end in outcome.workers] == [False, False, True]
+    assert outcome.workers[0].failed == FAILED
+
+
+def test_a_reported_exception_stops_the_others_before_the_process_has_ended():
+    group = generation(2)
+    actions = play(group, Said(1, FAILED))
+    assert actions == [Announce(WorkerFailed(1, 1, FAILED, ())), Terminate((0,))]
+    outcome = outcome_of(play(group, Exited(0, -15), Exited(1, 1)))
+    assert outcome.cause == WorkerFailed(1, 1, FAILED, ())
+
+
+def test_the_message_has_the_last_word_about_the_exit_code():
+    group = generation(1)
+    outcome = outcome_of(play(group, Said(0, Failed("ConfigurationError", "", 78)), Exited(0, 1)))
+    assert outcome.exit_code == 78
+
+
+def test_a_failure_never_exits_with_0():
+    assert outcome_of(play(generation(1), Said(0, Failed("odd", "", 0)), Exited(0, 0))).exit_code == 1
+
+
+@pytest.mark.parametrize(("code", "expected"), [(1, 1), (-9, 137), (-11, 139), (255, 255)])
+def test_exit_codes_of_sudden_ends(code: int, expected: int):
+    assert outcome_of(play(generation(1), Exited(0, code))).exit_code == expected
+
+
+def test_the_grace_ends_in_a_kill_and_then_in_giving_up():
+    group = generation(2)
+    play(group, Exited(0, 3), now=10.0)
+    assert group.deadline == 10.0 + GRACE_SECONDS
+    assert group.tick(10.0 + GRACE_SECONDS - 0.01) == []
+    assert group.tick(10.0 + GRACE_SECONDS) == [KillAll()]
+    assert group.deadline == 10.0 + LIMIT_SECONDS
+    outcome = outcome_of(group.tick(10.0 + LIMIT_SECONDS))
+    assert outcome.exit_code == 3
+    assert outcome.workers[1].exit_code is None
+    assert group.deadline is None
+    assert group.on(Exited(1, -9), 20.0) == []
+
+
+def test_everything_is_stopped_within_five_seconds():
+    assert LIMIT_SECONDS + 1.0 <= 5.0  # the last survey and the last output take half a second each at most
+
+
+@pytest.mark.parametrize("order", ["leaves first", "waits first"])
+def test_a_rank_that_exits_before_it_joined_ends_the_job(order: str):
+    group = generation(2)
+    events: list[Event] = [Exited(1, 0), Said(0, Joining())]
+    actions = play(group, *(events if order == "leaves first" else reversed(events)))
+    assert actions == [Announce(WorkerLeft(1, (0,))), Terminate((0,))]
+    assert outcome_of(play(group, Exited(0, -15))).exit_code == 69
+
+
+def test_a_rank_that_exits_while_joining_ends_the_job_too():
+    group = generation(2)
+    actions = play(group, Said(0, Joining()), Said(1, Joining()), Said(0, Joined()), Exited(1, 0))
+    assert actions == [Announce(WorkerLeft(1, (0,))), Terminate((0,))]
+
+
+def test_a_failure_before_joining_keeps_its_own_code_and_names_who_waited():
+    group = generation(3)
+    actions = play(group, Said(0, Joining()), Said(2, Joining()), Exited(1, 3))
+    assert actions[0] == Announce(WorkerFailed(1, 3, None, (0, 2)))
+    assert outcome_of(play(group, Exited(0, -15), Exited(2, -15))).exit_code == 3
+
+
+def test_a_joined_rank_may_end_before_the_others():
+    group = generation(2)
+    play(group, Said(0, Joining()), Said(1, Joining()), Said(0, Joined()), Said(1, Joined()))
+    assert play(group, Said(1, Finishing()), Exited(1, 0)) == []
+
+
+def test_a_living_rank_that_has_not_joined_is_waited_for_without_end_and_named():
+    group = generation(3)
+    play(group, Said(0, Joining()), Said(2, Joining()), now=5.0)
+    told = []
+    now = 5.0
+    while now < 600.0:
+        assert group.deadline is not None
+        now = group.deadline
+        told += group.tick(now)
+    assert told[0] == TellWaiting((0, 2), (1,), 5.0 + WAITING_INTERVAL_SECONDS)
+    assert len(told) == 60
+    assert play(group, Said(1, Joining()), now=600.0) == []
+
+
+def test_a_group_that_all_asked_for_must_stand_in_time():
+    group = generation(2)
+    play(group, Said(0, Joining()), now=5.0)
+    play(group, Said(1, Joining()), now=20.0)
+    play(group, Said(0, Joined()), now=21.0)
+    assert group.deadline == 80.0
+    actions = group.tick(80.0)
+    assert actions == [Announce(GroupNotFormed((1,), 60.0)), Terminate((0, 1))]
+    assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 69
+
+
+def test_a_group_that_stands_has_no_deadline():
+    group = generation(2)
+    play(group, Said(0, Joining()), Said(1, Joining()), Said(1, Joined()), Said(0, Joined()))
+    assert group.deadline is None
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_stops_everybody(number: signal.Signals, code: int):
+    group = generation(2)
+    assert play(group, SignalReceived(number)) == [Announce(Interrupted(number)), Terminate((0, 1))]
+    assert play(group, SignalReceived(number)) == [KillAll()]
+    assert outcome_of(play(group, Exited(0, -15), Exited(1, -9))).exit_code == code
+
+
+def test_an_interrupt_while_stopping_kills_at_once_and_keeps_the_cause():
+    group = generation(2)
+    play(group, Exited(0, 3))
+    assert play(group, SignalReceived(signal.SIGINT)) == [KillAll()]
+    assert outcome_of(play(group, Exited(1, -9))).exit_code == 3
+
+
+EVENTS = st.one_of(
+    st.builds(Said, st.integers(0, 2), st.sampled_from([Joining(), Joined(), Finishing(), FAILED])),
+    st.builds(SignalReceived, st.sampled_from([signal.SIGINT, signal.SIGTERM])),
+    st.none(),  # time passes until the next deadline
+)
+
+
+@given(
+    st.lists(EVENTS, max_size=20),
+    st.permutations([0, 1, 2]),
+    st.lists(st.integers(-15, 3), min_size=3, max_size=3),
+)
+def test_whatever_happens_there_is_one_end_and_it_is_told_truly(events, order, codes):
+    group = generation()
+    now = 0.0
+    actions: list[Action] = []
+    for event in events:
+        now += 1.0
+        if event is not None:
+            actions += group.on(event, now)
+        elif group.deadline is not None:
+            now = max(now, group.deadline)
+            actions += group.tick(now)
+    for rank in order:
+        actions += group.on(Exited(rank, codes[rank]), now)
+    ends = [action for action in actions if isinstance(action, Done)]
+    assert len(ends) == 1
+    assert actions[-1] is ends[0]
+    assert sum(isinstance(action, Announce) for action in actions) <= 1
+    assert (ends[0].outcome.exit_code == 0) == (ends[0].outcome.cause is None)
+    assert group.deadline is None
+
+
+def kept_generation(**options: float) -> Generation:
+    return Generation(num_workers=2, start_timeout_seconds=60.0, now=0.0, takes_snapshots=True, **options)
+
+
+def test_a_preempted_job_leaves_by_itself_with_75():
+    group = kept_generation()
+    assert play(group, SignalReceived(signal.SIGTERM)) == [Terminate((0, 1)), TellLeaving()]
+    assert group.deadline == 1.0 + LEAVING_SECONDS
+    left = Failed(exception="sys.exit(75)", traceback="", exit_code=75)
+    outcome = outcome_of(play(group, Said(0, Progress(7, 0)), Said(0, left), Exited(0, 75), Exited(1, 75)))
+    assert outcome.cause == Preemption(7)
+    assert outcome.exit_code == 75
+
+
+def test_a_script_that_keeps_snapshots_of_its_own_accord_leaves_by_itself_with_75():
+    group = Generation(num_workers=2, start_timeout_seconds=60.0, now=0.0)
+    play(group, Said(0, KeepsSnapshots()), Said(1, KeepsSnapshots()))
+    assert play(group, SignalReceived(signal.SIGTERM)) == [Terminate((0, 1)), TellLeaving()]
+    assert outcome_of(play(group, Exited(0, 75), Exited(1, 75))).exit_code == 75
+
+
+def test_one_preempted_worker_takes_all_with_it():
+    group = kept_generation()
+    assert play(group, Said(1, Preempted(7)), Exited(1, 75)) == []
+    assert outcome_of(play(group, Exited(0, 75))).exit_code == 75
+
+
+def test_a_preemption_that_takes_too_long_is_an_interrupt():
+    group = kept_generation()
+    play(group, SignalReceived(signal.SIGUSR1))
+    assert group.tick(1.0 + LEAVING_SECONDS)[-1] == Terminate((0, 1))
+    assert outcome_of(play(group, Exited(0, -9), Exited(1, -9))).exit_code == 128 + 15
+
+
+def test_without_snapshots_sigterm_is_what_it_was():
+    group = generation(2)
+    assert play(group, SignalReceived(signal.SIGTERM))[-1] == Terminate((0, 1))
+    assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 128 + 15
+
+
+def test_ranks_that_make_no_step_are_examined_and_then_ended():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    assert group.tick(1000.0) == []  # before the first step: loading data, compiling
+    group.on(Said(0, Progress(3, 0)), 1000.0)
+    group.on(Said(1, Progress(4, 0)), 1005.0)
+    assert group.deadline == 1010.0
+    assert group.tick(1010.0) == [Examine((0, 1), 10.0)]
+    assert group.tick(1010.0) == []
+    stopping = group.tick(1010.0 + STACKS_SECONDS)
+    assert stopping == [Announce(Hung((0,), 4, 10.0)), Terminate((0, 1))]
+    assert outcome_of(play(group, Exited(0, -9), Exited(1, -9), now=1012.0)).cause == Hung((0,), 4, 10.0)
+
+
+def test_a_step_in_the_last_moment_saves_the_job():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    group.on(Said(0, Progress(3, 0)), 0.0)
+    group.on(Said(1, Progress(3, 0)), 0.0)
+    assert group.tick(10.0) == [Examine((0, 1), 10.0)]
+    group.on(Said(0, Progress(4, 0)), 10.1)
+    group.on(Said(1, Progress(4, 0)), 10.2)
+    assert group.tick(10.0 + STACKS_SECONDS) == []
+    assert group.deadline == 20.1
+
+
+def test_where_snapshots_are_taken_the_others_fall_at_once():
+    group = kept_generation()
+    play(group, Exited(1, -9))
+    assert group.deadline == 1.0
+    assert group.tick(1.0) == [KillAll()]
+
+
+def test_a_lost_host_stops_the_others():
+    group = generation(3)
+    actions = play(group, HostGone((1, 2), "b", "is gone"))
+    assert actions == [Announce(HostLost((1, 2), "b", "is gone")), Terminate((0,))]
+    outcome = outcome_of(play(group, Exited(0, -15)))
+    assert outcome.exit_code == 69
+    assert [end.gone for end in outcome.workers] == [False, True, True]
+
+
+def test_a_host_whose_ranks_have_ended_may_go():
+    group = generation(2)
+    assert play(group, Exited(1, 0), HostGone((1,), "b", "is gone")) == []
+    assert outcome_of(play(group, Exited(0, 0))).exit_code == 0

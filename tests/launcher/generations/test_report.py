@@ -1,0 +1,121 @@
+import signal
+
+from paceline.launcher.generations.outcome import (
+    GroupNotFormed,
+    Interrupted,
+    Outcome,
+    WorkerEnd,
+    WorkerFailed,
+    WorkerLeft,
+)
+from paceline.launcher.generations.report import (
+    Witness,
+    ranks_text,
+    report_lines,
+    start_text,
+    stopping_text,
+    waiting_text,
+)
+from paceline.launcher.workers.core_sharing import CoreShare
+from paceline.rendezvous.channel import Failed
+
+FAILED = Failed("ValueError: bad", 'Traceback (most recent call last):\n  File "t.py"\nValueError: bad\n', 1)
+
+
+def witnesses(num_workers: int, *last_words: str) -> dict[int, Witness]:
+    return {rank: Witness("node7", 100 + rank, last_words) for rank in range(num_workers)}
+
+
+def test_the_traceback_comes_last_after_one_line_for_each_consequence():
+    outcome = Outcome(
+        WorkerFailed(2, 1, FAILED, ()),
+        (
+            WorkerEnd(0, -signal.SIGTERM, None, False),
+            WorkerEnd(1, 1, Failed("OSError: reset\nmore", "Traceback …", 1), False),
+            WorkerEnd(2, 1, FAILED, False),
+            WorkerEnd(3, 0, None, True),
+            WorkerEnd(4, 5, None, False),
+            WorkerEnd(5, None, None, False),
+        ),
+    )
+    assert report_lines(outcome, witnesses(6)) == [
+        "paceline: rank 0 stopped, because rank 2 failed",
+        "paceline: rank 1 failed later: OSError: reset",
+        "paceline: rank 4 exited with code 5 later",
+        "paceline: rank 5 (pid 105 on node7) did not end, although it was killed",
+        "paceline: rank 2 (node7) failed with exit code 1:",
+        "Traceback (most recent call last):",
+        '  File "t.py"',
+        "ValueError: bad",
+    ]
+
+
+def test_an_error_that_explains_itself_has_no_traceback():
+    failed = Failed("TF_CONFIG has 1 fault:\n  task.index: …", "", 78)
+    lines = report_lines(Outcome(WorkerFailed(0, 78, failed, ()), (WorkerEnd(0, 78, failed, True),)), witnesses(1))
+    assert lines[-2:] == ["TF_CONFIG has 1 fault:", "  task.index: …"]
+
+
+def test_a_killed_worker_leaves_its_last_words_and_a_hint():
+    outcome = Outcome(WorkerFailed(0, -9, None, ()), (WorkerEnd(0, -9, None, True),))
+    lines = report_lines(outcome, witnesses(1, "loading", "MemoryError?"))
+    assert "rank 0 (node7) was killed by signal 9 (SIGKILL)" in lines[0]
+    assert "out of memory" in lines[0]
+    assert lines[1:] == ["The last lines of its stderr:", "    loading", "    MemoryError?"]
+
+
+def test_a_crash_has_no_hint_about_memory():
+    outcome = Outcome(WorkerFailed(0, -11, None, ()), (WorkerEnd(0, -11, None, True),))
+    assert report_lines(outcome, witnesses(1)) == ["paceline: rank 0 (node7) was killed by signal 11 (SIGSEGV)."]
+
+
+def test_a_rank_that_left_is_named_with_the_usual_cause():
+    outcome = Outcome(WorkerLeft(1, (0, 2)), (WorkerEnd(1, 0, None, True),))
+    text = report_lines(outcome, witnesses(3))[-1]
+    assert "rank 1 (node7) ended with code 0 before it joined the group; ranks 0 and 2 would wait" in text
+    assert "must run the same script" in text
+
+
+def test_a_group_that_did_not_form_names_the_flag():
+    outcome = Outcome(GroupNotFormed((1,), 60.0), (WorkerEnd(0, -15, None, False),))
+    lines = report_lines(outcome, witnesses(2))
+    assert lines[0] == "paceline: rank 0 stopped, because the group did not form"
+    assert "after 60 s rank 1 still had no connection" in lines[-1]
+    assert "--start-timeout" in lines[-1]
+
+
+def test_an_interrupt_needs_no_report():
+    assert report_lines(Outcome(Interrupted(signal.SIGINT), (WorkerEnd(0, -15, None, False),)), witnesses(1)) == []
+
+
+def test_success_needs_no_report():
+    assert report_lines(Outcome(None, (WorkerEnd(0, 0, None, True),)), witnesses(1)) == []
+
+
+def test_stopping_says_why():
+    assert stopping_text(Interrupted(signal.SIGINT), 4) == "stopping 4 workers (SIGINT); Ctrl-C again kills at once"
+    assert stopping_text(Interrupted(signal.SIGTERM), 1) == "stopping 1 worker (SIGTERM)"
+    assert stopping_text(WorkerFailed(2, 1, None, ()), 3) == "rank 2 failed; stopping the others"
+    assert stopping_text(WorkerFailed(0, 1, None, ()), 1) is None
+
+
+def test_waiting_names_both_sides():
+    assert waiting_text((0, 2, 3), (1,), 20.0) == (
+        "rank 1 has not joined yet, 20 s after the start; ranks 0 and 2-3 wait for it to come to its strategy or fit"
+    )
+    assert "ranks 1-2 have not joined yet" in waiting_text((0,), (1, 2), 10.0)
+
+
+def test_ranks():
+    assert ranks_text((4,)) == "rank 4"
+    assert ranks_text((5, 0, 1, 2, 7)) == "ranks 0-2, 5 and 7"
+
+
+def test_the_opening_line():
+    one_each = [CoreShare((0,), 1), CoreShare((1,), 1)]
+    assert start_text(2, one_each, 0, "3f2a") == "2 workers on this host, 1 core each; job 3f2a"
+    uneven = [CoreShare((0, 1), 2), CoreShare((2,), 1)]
+    assert start_text(2, uneven, 0, "3f2a") == "2 workers on this host, 1-2 cores each; job 3f2a"
+    shared = [CoreShare((0,), 1), CoreShare((0,), 1)]
+    assert start_text(2, shared, 0, "3f2a") == "2 workers on this host, sharing 1 core; job 3f2a"
+    assert start_text(1, None, 2, "3f2a") == "1 worker on this host, 1 GPU each, not bound to cores; job 3f2a"

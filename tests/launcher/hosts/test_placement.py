@@ -1,0 +1,78 @@
+"""Ranks go host by host in the order given, then by local rank."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.cluster.spec import Address
+from paceline.launcher.hosts.placement import Station, generation_orders
+from paceline.rendezvous.generation_order import Begin, HostFacts, Interface
+
+
+def facts(machine: str, ports: tuple[int, ...], hostname: str = "") -> HostFacts:
+    return HostFacts(hostname or machine, machine, 1, None, None, len(ports), {}, "", (), ports, (), 0)
+
+
+def orders_of(*stations: Station) -> tuple[Begin, ...]:
+    return generation_orders(stations, job_id="ab", generation=3, seed=7, environment={"A": "b"})
+
+
+def test_two_hosts():
+    a, b = orders_of(
+        Station(facts("a", (11, 12)), 2, Interface("eth0", "10.0.0.1")),
+        Station(facts("b", (21, 22, 23)), 1, Interface("eth1", "10.0.0.2")),
+    )
+    assert [one.rank for one in a.identities] == [0, 1]
+    assert [one.rank for one in b.identities] == [2]
+    assert [(one.local_rank, one.local_world_size) for one in (*a.identities, *b.identities)] == [
+        (0, 2),
+        (1, 2),
+        (0, 1),
+    ]
+    assert a.addresses == b.addresses == (Address("10.0.0.1", 11), Address("10.0.0.1", 12), Address("10.0.0.2", 21))
+    assert (a.interface, b.interface) == ("eth0", "eth1")
+    assert a.environment == {"A": "b"}
+    assert {(one.generation, one.job_id, one.seed) for one in a.identities} == {(3, "ab", 7)}
+
+
+def test_agents_of_one_machine_count_their_local_ranks_through():
+    interface = Interface("", "127.0.0.1")
+    stations = [Station(facts("a", (1, 2)), 2, interface), Station(facts("a", (3,)), 1, interface)]
+    identities = [one for order in orders_of(*stations) for one in order.identities]
+    assert [(one.local_rank, one.local_world_size) for one in identities] == [(0, 3), (1, 3), (2, 3)]
+
+
+STATIONS = st.lists(
+    st.builds(
+        lambda machine, slots, used, number: (machine, slots, min(used, slots), number),
+        st.sampled_from("abc"),
+        st.integers(1, 5),
+        st.integers(1, 5),
+        st.integers(0, 255),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(STATIONS)
+def test_every_rank_has_one_place_and_one_address(described):
+    stations = [
+        Station(
+            facts(machine, tuple(range(100 * index, 100 * index + slots))), used, Interface("e", f"10.0.0.{number}")
+        )
+        for index, (machine, slots, used, number) in enumerate(described)
+    ]
+    orders = orders_of(*stations)
+    identities = [one for order in orders for one in order.identities]
+    assert [one.rank for one in identities] == list(range(sum(used for _, _, used, _ in described)))
+    assert {one.world_size for one in identities} == {len(identities)}
+    assert all(len(order.addresses) == len(identities) for order in orders)
+    machines = [machine for machine, _, used, _ in described for _ in range(used)]
+    for machine in set(machines):
+        local = [one for one, at in zip(identities, machines, strict=True) if at == machine]
+        assert [one.local_rank for one in local] == list(range(len(local)))
+        assert {one.local_world_size for one in local} == {len(local)}
+    for order, station in zip(orders, stations, strict=True):
+        for one in order.identities:
+            assert order.addresses[one.rank].host == station.interface.address
+            assert order.addresses[one.rank].port in station.facts.ports

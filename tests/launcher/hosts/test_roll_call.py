@@ -1,0 +1,43 @@
+import dataclasses
+
+import pytest
+
+from paceline.launcher.hosts.roll_call import differences, mismatch_text
+from paceline.rendezvous.generation_order import HostFacts
+
+A = HostFacts("a", "m1", 1, 0, 2, 1, {"Python": "3.11.7", "Keras": "3.13"}, "t.py 00ff", ("-x",), (1,), (), 0)
+
+
+def other(**changes: object) -> HostFacts:
+    return dataclasses.replace(A, **{"hostname": "b", "machine_id": "m2", "pid": 2, "node_rank": 1, **changes})
+
+
+def test_hosts_that_run_the_same_may_differ_in_everything_else():
+    assert differences([A]) == differences([A, other(num_workers=3, ports=(5, 6, 7))]) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"versions": {"Python": "3.12.1", "Keras": "3.13"}}, "Python is 3.12.1 on b, 3.11.7 on a"),
+        ({"versions": {"Python": "3.11.7"}}, "Keras is absent on b, 3.13 on a"),
+        ({"versions": {**A.versions, "MPICH": "5"}}, "MPICH is 5 on b, absent on a"),
+        ({"script": "t.py 1234"}, "the script is t.py 1234 on b, t.py 00ff on a"),
+        ({"arguments": ()}, "the script's command line is none on b, -x on a"),
+        ({"num_nodes": 3}, "--nnodes is 3 on b, 2 on a"),
+    ],
+)
+def test_each_difference_has_both_values_and_hosts(changes: dict[str, object], expected: str):
+    assert differences([A, other(**changes)]) == (expected,)
+
+
+def test_all_differences_of_all_hosts_are_told():
+    found = differences([A, other(script="s 1", num_nodes=3), other(hostname="c", arguments=("-y",))])
+    assert len(found) == 3
+    text = mismatch_text(found)
+    assert all(one in text for one in found)
+    assert "--allow-mismatch" in text
+
+
+def test_over_ssh_there_is_no_number_of_nodes_to_compare():
+    assert differences([dataclasses.replace(A, num_nodes=None), other(num_nodes=None)]) == ()

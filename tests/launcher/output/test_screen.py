@@ -1,0 +1,151 @@
+"""What the user sees, with a fake terminal and a clock that is only a number."""
+
+from paceline.launcher.output.screen import DRAW_INTERVAL_SECONDS, STATE_INTERVAL_SECONDS, Screen, Stream
+from paceline.launcher.output.sink import Sink
+from paceline.launcher.output.styled_line import EMPTY_LINE, StyledLine
+from paceline.launcher.output.terminal_line import TerminalLine
+
+
+class FakeSink(Sink):
+    """Keeps what was written; `others` share one list to see the order."""
+
+    def __init__(self, *, terminal: bool, width: int = 40, written: list[str] | None = None) -> None:
+        self.written = [] if written is None else written
+        self._terminal = terminal
+        self._width = width
+
+    @property
+    def is_terminal(self) -> bool:
+        return self._terminal
+
+    @property
+    def is_coloured(self) -> bool:
+        return False
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    @property
+    def is_closed(self) -> bool:
+        return False
+
+    def write(self, text: str) -> None:
+        self.written.append(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.written)
+
+
+def line(text: str) -> StyledLine:
+    return StyledLine((("", text),))
+
+
+def visible(text: str) -> list[str]:
+    """The rows that a real terminal would show in the end."""
+    terminal = TerminalLine()
+    return [row.plain for row in terminal.feed(text.encode())] + [terminal.current.plain]
+
+
+def terminal_screen(width: int = 40) -> tuple[Screen, FakeSink]:
+    stdout = FakeSink(terminal=True, width=width)
+    return Screen(stdout, FakeSink(terminal=True, width=width, written=stdout.written), {0: "0", 1: "1"}), stdout
+
+
+def pipe_screen(num_ranks: int = 2) -> tuple[Screen, FakeSink, FakeSink]:
+    stdout, stderr = FakeSink(terminal=False), FakeSink(terminal=False)
+    return Screen(stdout, stderr, {rank: str(rank) for rank in range(num_ranks)}), stdout, stderr
+
+
+def test_lines_carry_their_rank_aligned_and_go_to_their_own_stream():
+    screen, stdout, stderr = pipe_screen(12)
+    screen.show(3, Stream.OUT, [line("a"), line("b")], EMPTY_LINE, 0.0)
+    screen.show(11, Stream.ERR, [line("c")], EMPTY_LINE, 0.0)
+    assert stdout.text == "[ 3] a\n[ 3] b\n"
+    assert stderr.text == "[11] c\n"
+
+
+def test_the_chiefs_bar_is_rewritten_in_place():
+    screen, stdout = terminal_screen()
+    screen.show(0, Stream.OUT, [], line("1/5"), 0.0)
+    assert visible(stdout.text) == ["[0] 1/5"]
+    screen.show(0, Stream.OUT, [], line("2/5"), 0.01)
+    assert visible(stdout.text) == ["[0] 1/5"]  # not drawn more often than the eye can see
+    assert screen.deadline == 0.01 + DRAW_INTERVAL_SECONDS
+    screen.tick(0.07)
+    assert visible(stdout.text) == ["[0] 2/5"]
+    assert screen.deadline is None
+    screen.show(0, Stream.OUT, [line("5/5 done")], EMPTY_LINE, 0.1)
+    assert visible(stdout.text) == ["[0] 5/5 done", ""]
+
+
+def test_another_workers_line_goes_above_the_bar():
+    screen, stdout = terminal_screen()
+    screen.show(0, Stream.OUT, [], line("1/5"), 0.0)
+    screen.show(1, Stream.ERR, [line("warning")], EMPTY_LINE, 0.1)
+    screen.say(["paceline: news"])
+    assert visible(stdout.text) == ["[1] warning", "paceline: news", "[0] 1/5"]
+
+
+def test_other_ranks_unfinished_lines_are_not_shown():
+    screen, stdout = terminal_screen()
+    screen.show(1, Stream.OUT, [], line("1/5"), 0.0)
+    screen.tick(100.0)
+    assert stdout.text == ""
+
+
+def test_a_bar_wider_than_the_terminal_is_cut_to_one_row():
+    screen, stdout = terminal_screen(width=20)
+    screen.show(0, Stream.OUT, [], line("x" * 100), 0.0)
+    assert visible(stdout.text) == ["[0] " + "x" * 15]
+    screen.show(0, Stream.OUT, [line("x" * 100)], EMPTY_LINE, 0.1)
+    assert visible(stdout.text) == ["[0] " + "x" * 100, ""]
+
+
+def test_closing_takes_the_bar_away():
+    screen, stdout = terminal_screen()
+    screen.show(0, Stream.OUT, [], line("1/5"), 0.0)
+    screen.close()
+    assert visible(stdout.text) == [""]
+
+
+def test_a_pipe_gets_finished_lines_and_a_state_now_and_then():
+    screen, stdout, _ = pipe_screen()
+    now = 0.0
+    for step in range(1, 300):
+        now = step * 0.1
+        screen.show(0, Stream.OUT, [], line(f"{step}/300"), now)
+        screen.tick(now)
+    screen.show(0, Stream.OUT, [line("300/300")], EMPTY_LINE, 30.0)
+    rows = stdout.text.splitlines()
+    assert rows[-1] == "[0] 300/300"
+    assert len(rows) == 3
+    assert now / len(rows) >= STATE_INTERVAL_SECONDS - 1
+
+
+def test_a_quick_bar_leaves_only_its_last_line_in_a_pipe():
+    screen, stdout, _ = pipe_screen()
+    for step in range(50):
+        screen.show(0, Stream.OUT, [], line(f"{step}/50"), step * 0.1)
+    screen.show(0, Stream.OUT, [line("50/50")], EMPTY_LINE, 5.0)
+    screen.tick(100.0)
+    assert stdout.text == "[0] 50/50\n"
+
+
+def test_a_state_that_does_not_change_is_written_once():
+    screen, stdout, _ = pipe_screen()
+    screen.show(0, Stream.OUT, [], line("loading"), 0.0)
+    for now in range(11, 100, 11):
+        screen.tick(float(now))
+        screen.show(0, Stream.OUT, [], line("loading"), float(now))
+    assert stdout.text == "[0] loading\n"
+
+
+def test_a_terminal_beside_a_file_keeps_its_bar_untouched_by_the_files_lines():
+    stdout, stderr = FakeSink(terminal=False), FakeSink(terminal=True)
+    screen = Screen(stdout, stderr, {0: "0", 1: "1"})
+    screen.show(0, Stream.ERR, [], line("tqdm 10%"), 0.0)
+    screen.show(1, Stream.OUT, [line("result")], EMPTY_LINE, 0.1)
+    assert stdout.text == "[1] result\n"
+    assert visible(stderr.text) == ["[0] tqdm 10%"]

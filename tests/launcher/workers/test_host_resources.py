@@ -1,0 +1,59 @@
+import os
+
+import pytest
+
+from paceline.launcher.workers.host_resources import (
+    core_quota,
+    gpu_names,
+    num_workers_for,
+    parse_quota,
+    usable_cores,
+)
+
+
+def test_usable_cores_are_those_of_the_affinity_mask():
+    assert sorted(usable_cores()) == sorted(os.sched_getaffinity(0))
+
+
+def test_the_quota_of_this_machine_is_readable():
+    quota = core_quota()
+    assert quota is None or quota > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "quota"),
+    [("max 100000\n", None), ("250000 100000", 2.5), ("", None), ("x y", None), ("0 0", None), ("5", None)],
+)
+def test_quota_text(text: str, quota: float | None):
+    assert parse_quota(text) == quota
+
+
+@pytest.mark.parametrize(
+    ("listed", "present", "names"),
+    [
+        (None, 0, ()),
+        (None, 3, ("0", "1", "2")),
+        ("2, 0", 3, ("2", "0")),
+        ("", 3, ()),
+        ("-1", 3, ()),
+        ("1,7,0", 3, ("1",)),
+        ("GPU-8f3c,GPU-11aa", 2, ("GPU-8f3c", "GPU-11aa")),
+        ("0,1", 0, ()),
+    ],
+)
+def test_gpu_names_follow_cuda(listed: str | None, present: int, names: tuple[str, ...]):
+    assert gpu_names(listed, present) == names
+
+
+@pytest.mark.parametrize(
+    ("cores", "quota", "gpus", "expected"),
+    [
+        ((0, 1, 2, 3), None, (), 4),
+        ((0, 1, 2, 3), 2.9, (), 2),
+        ((0, 1), 0.5, (), 1),
+        ((0, 1), 64.0, (), 2),
+        ((0,), None, ("0", "1", "2"), 3),
+    ],
+)
+def test_auto_fills_the_host(cores, quota, gpus, expected):
+    assert num_workers_for(cores, quota, gpus) == expected

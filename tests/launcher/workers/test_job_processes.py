@@ -1,0 +1,76 @@
+"""Finding every process of a job, however it hides."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+
+from paceline.cluster import environment
+from paceline.launcher.workers.job_processes import JobProcesses, kill, marked_pids
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(30)]
+
+
+@pytest.fixture
+def job_id():
+    return uuid.uuid4().hex
+
+
+def sleeper(job_id: str | None) -> "subprocess.Popen[bytes]":
+    variables = {name: value for name, value in os.environ.items() if name != environment.JOB_ID}
+    if job_id is not None:
+        variables[environment.JOB_ID] = job_id
+    return subprocess.Popen(SLEEP, env=variables, start_new_session=True)
+
+
+def test_marked_processes_are_found_and_others_left_alone(job_id: str):
+    with sleeper(job_id) as ours, sleeper(job_id + "0") as similar, sleeper(None) as stranger:
+        try:
+            assert marked_pids(job_id) == [ours.pid]
+            processes = JobProcesses(job_id)
+            kill(processes.survey())
+            assert ours.wait(timeout=5) == -9
+            assert processes.survey() == []
+            assert similar.poll() is None
+            assert stranger.poll() is None
+        finally:
+            similar.kill()
+            stranger.kill()
+            ours.kill()
+
+
+def test_children_are_remembered_when_their_parent_is_gone(job_id: str):
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import subprocess; p = subprocess.Popen({SLEEP!r}, env={{}}, start_new_session=True)\n"
+            "print(p.pid, flush=True); p.wait()",
+        ],
+        stdout=subprocess.PIPE,
+        env={**os.environ, environment.JOB_ID: job_id},
+    )
+    with parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        processes = JobProcesses(job_id)
+        processes.worker_started(parent.pid)
+        assert {process.pid for process in processes.survey()} == {parent.pid, child}
+        parent.kill()
+        parent.wait(timeout=5)
+        assert [process.pid for process in processes.survey()] == [child]
+        kill(processes.survey())
+        give_up_at = time.monotonic() + 5
+        while processes.survey() and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+        assert processes.survey() == []
+
+
+def test_this_process_is_never_of_the_job(monkeypatch: pytest.MonkeyPatch):
+    found = marked_pids(os.environ.get(environment.JOB_ID, "none"))
+    assert os.getpid() not in found

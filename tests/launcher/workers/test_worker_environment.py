@@ -1,0 +1,67 @@
+import json
+
+from paceline.cluster import environment
+from paceline.cluster.launched import WorkerIdentity, launched_identity
+from paceline.cluster.local import local_cluster
+from paceline.cluster.tf_config import read_tf_config
+from paceline.launcher.workers.core_sharing import CoreShare
+from paceline.launcher.workers.worker_environment import WorkerPlan, plan_workers, worker_environment
+
+CLUSTER = local_cluster([2222, 2223])
+
+
+def identity(rank: int) -> WorkerIdentity:
+    return WorkerIdentity(
+        rank=rank, world_size=2, local_rank=rank, local_world_size=2, generation=1, job_id="ab12", seed=7
+    )
+
+
+def variables_of(plan: WorkerPlan, inherited: dict[str, str], drop_in: bool = True) -> dict[str, str]:
+    return worker_environment(plan, CLUSTER, inherited, drop_in=drop_in)
+
+
+def test_a_worker_reads_back_who_it_is():
+    variables = variables_of(WorkerPlan(identity(1), CoreShare((2, 3), 2), None), {"HOME": "/home/me"})
+    assert launched_identity(variables) == identity(1)
+    found = read_tf_config(variables)
+    assert found is not None
+    spec, task = found
+    assert spec.as_dict() == CLUSTER.as_dict()
+    assert spec.rank_of(task) == 1
+    assert variables["HOME"] == "/home/me"
+    assert variables[environment.CPUS] == "2,3"
+    assert variables["OMP_NUM_THREADS"] == variables["TF_NUM_INTRAOP_THREADS"] == "2"
+    assert variables[environment.DROP_IN] == "1"
+    assert variables["PYTHONUNBUFFERED"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in variables
+
+
+def test_the_users_own_thread_counts_stay_and_his_tf_config_goes():
+    inherited = {"OMP_NUM_THREADS": "5", "TF_CONFIG": json.dumps({"cluster": {"worker": ["a:1"]}})}
+    variables = variables_of(WorkerPlan(identity(0), CoreShare((0,), 1), None), inherited)
+    assert variables["OMP_NUM_THREADS"] == "5"
+    assert variables["TF_NUM_INTRAOP_THREADS"] == "1"
+    assert json.loads(variables["TF_CONFIG"])["cluster"] == {"worker": ["127.0.0.1:2222", "127.0.0.1:2223"]}
+
+
+def test_unbound_workers_get_neither_cores_nor_thread_counts():
+    variables = variables_of(WorkerPlan(identity(0), None, None), {environment.CPUS: "7"}, drop_in=False)
+    assert environment.CPUS not in variables
+    assert "OMP_NUM_THREADS" not in variables
+    assert variables[environment.DROP_IN] == "0"
+
+
+def test_gpus_go_by_local_rank_and_are_shared_in_turn():
+    identities = [identity(0), identity(1)]
+    assert [plan.gpu for plan in plan_workers(identities, None, ("3", "5"))] == ["3", "5"]
+    assert [plan.gpu for plan in plan_workers(identities, None, ("GPU-a",))] == ["GPU-a", "GPU-a"]
+    assert [plan.gpu for plan in plan_workers(identities, None, ())] == [None, None]
+    variables = variables_of(WorkerPlan(identity(0), None, "5"), {"CUDA_VISIBLE_DEVICES": "3,5"})
+    assert variables["CUDA_VISIBLE_DEVICES"] == "5"
+    assert "PACELINE_COMMUNICATION" not in variables
+
+
+def test_workers_that_share_a_gpu_talk_over_mpi_unless_told_otherwise():
+    one, _ = plan_workers([identity(0), identity(1)], None, ("0",))
+    assert variables_of(one, {})["PACELINE_COMMUNICATION"] == "mpi"
+    assert variables_of(one, {"PACELINE_COMMUNICATION": "ring"})["PACELINE_COMMUNICATION"] == "ring"
