@@ -1,5 +1,6 @@
 """Snapshots that not all ranks can write do not hold up those that they can."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from paceline.comm.threads import thread_group
 from paceline.resilience.keeper import Keeper
@@ -51,6 +53,23 @@ def test_a_rank_that_could_not_write_its_part_is_not_waited_for_once_it_writes_t
         assert chief.finish(LIMIT_SECONDS)
         assert chief.committed is not None
         assert chief.committed.step == 10
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_rank_whose_part_the_chief_has_taken_away_is_not_alarmed_unless_all_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_there: bool
+) -> None:
+    with keepers(tmp_path / "run", 2) as (_, other):
+
+        def write_part(step: int, rank: int, part: Part, *, attempt: int = 0) -> PartRecord:
+            if not is_there:
+                shutil.rmtree(tmp_path / "run")
+            raise FileNotFoundError(tmp_path / "run" / ".tmp-step")
+
+        other._store.write_part = write_part  # type: ignore[method-assign]
+        keep(other, 5)
+        assert other.finish(LIMIT_SECONDS)
+    assert ("NO SNAPSHOT of step 5" in caplog.text) is not is_there
 
 
 class SlowDisk:

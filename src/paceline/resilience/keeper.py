@@ -243,6 +243,8 @@ class Keeper:
         if outcome.error is None:
             self.committed = outcome.result or self.committed
             return
+        if self._world.rank > 0 and isinstance(outcome.error, FileNotFoundError) and self._store.is_there():
+            return  # the chief has left this snapshot out, or given it up, and has said so
         _LOGGER.error(
             "NO SNAPSHOT of step %d could be written to %s (%s): %s. Training goes on; the next snapshot is tried when "
             "it is due.",

@@ -167,6 +167,10 @@ class SnapshotStore:
 
     # Reading
 
+    def is_there(self) -> bool:
+        """Whether the directory is, as one that a chief holds is."""
+        return bool(self._folder.children(""))
+
     def entries(self) -> tuple[SnapshotInfo | DamagedSnapshot, ...]:
         """All snapshots, newest first; the manifests and the sizes of the files are looked at, not their contents."""
         return self._catalog.entries()
