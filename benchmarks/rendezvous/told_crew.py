@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from paceline.cluster.spec import Address
-from paceline.launcher.hosts.looking import look_for
 from paceline.launcher.workers.crew import Crew, CrewListener
+from paceline.launcher.workers.looking import look_for
 from paceline.rendezvous.channel import Joined, Joining
 from paceline.rendezvous.generation_order import Begin, HostFacts
 
