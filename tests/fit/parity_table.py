@@ -23,7 +23,7 @@ history are the same bits. What the jobs are: `tests/fit/parity/`. What is not e
 
 Written by `make parity`, which runs every job on every world size. The same jobs are tests
 (`tests/fit/test_parity.py`), with limits of 1e-9 for float64, 1e-6 for one step in float32, 1e-5 for float16 and 1e-3
-for bfloat16; what is only another way into the same arithmetic is tested on fewer sizes (–). Float32 over epochs drifts
+for bfloat16; there, what is only another way into the same arithmetic runs on fewer sizes. Float32 over epochs drifts
 as one process does that adds the same batch in parts, which the tests measure beside it.
 
 | job | dtype | 2 workers | 3 workers | 4 workers |
