@@ -7,6 +7,8 @@ HOW: "environment" (TF_CONFIG is set), "own" (a chief and a worker; the script i
 import json
 import os
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -40,7 +42,12 @@ if how == "failing":
     with strategy.scope():
         model = model_and_compile()
     model.fit(dataset(), verbose=0)
+    gone_on = Path(directory) / "gone_on"
     if index == 1:
+        deadline = time.monotonic() + 30
+        while not gone_on.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
         raise RuntimeError("this rank gives up")
     print("goes on", flat(model).shape, flush=True)
+    gone_on.touch()
     model.fit(dataset(), epochs=1000, verbose=0)

@@ -150,18 +150,19 @@ def test_a_reader_that_leaves_ends_the_job_as_in_any_pipe(start):
     assert job.is_gone(1.0)
 
 
+def _guards(job):
+    """The processes of `job` that are guards."""
+    name = b"paceline.launcher.workers.guard"
+    return [pid for pid in job.left_over() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 def test_the_guard_is_deaf_to_ctrl_c_and_gone_after_the_job(start):
     job = start(OBEDIENT)
     ready(job)
-    guards = [
-        pid
-        for pid in job.left_over()
-        if b"paceline.launcher.workers.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    assert len(guards) == 1
-    assert os.getsid(guards[0]) == guards[0]
+    [guard] = _guards(job)
+    assert os.getsid(guard) == guard
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(guards[0], number)
+        os.kill(guard, number)
     job.process.send_signal(signal.SIGTERM)
     assert job.finish(5).code == 143
     assert job.left_over() == []
@@ -178,7 +179,7 @@ def test_a_guard_that_was_killed_is_no_reason_to_stop(start):
         """
     )
     ready(job)
-    guard = next(pid for pid in job.left_over() if b"launcher.guard" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    [guard] = _guards(job)
     os.kill(guard, signal.SIGKILL)
     (job.folder / "go").touch()
     assert job.finish(5).code == 0

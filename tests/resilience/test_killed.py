@@ -109,12 +109,13 @@ def test_another_number_of_workers_goes_on(tmp_path: Path) -> None:
 PLAIN = """
 import os, sys
 from paceline.callbacks import Snapshot
+from paceline.fit.snapshots import kept_fit
 import keras, numpy as np
 
 class Dies(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if len(sys.argv) > 2 and epoch == 1:
-            for keeper in __import__("paceline.fit.snapshots.kept_fit").fit.snapshots._process.keepers.values():
+            for keeper in kept_fit._process.keepers.values():
                 keeper.finish(20)
             os._exit(9)
 

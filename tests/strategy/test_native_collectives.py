@@ -38,7 +38,7 @@ def test_every_collective_in_graphs() -> None:
 @pytest.mark.processes
 @pytest.mark.slow
 def test_training_over_ring_gives_the_numbers_of_one_worker(tmp_path: Path) -> None:
-    jobs = ["adam_with_clipnorm", "a_rank_without_rows", "masked_sequences", "three_steps_per_execution"]
+    jobs = ["adam_with_clipnorm", "every_size_up_to_three_batches", "masked_sequences", "three_steps_per_execution"]
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()

@@ -27,7 +27,7 @@ from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.sink import StreamSink
 from paceline.rendezvous.agent_messages import Here
 from paceline.rendezvous.connection import Connection
-from paceline.rendezvous.dialing import OTHER_JOB, REFUSED, Reached, UnreachableError, dial
+from paceline.rendezvous.dialing import OTHER_JOB, OTHER_PROGRAM, REFUSED, Reached, UnreachableError, dial
 
 _RETRY_SECONDS = 0.5
 _DIAL_SECONDS = 5.0
@@ -122,7 +122,9 @@ class Node:
                 return await asyncio.to_thread(dial, self._nodes.rendezvous, self._nodes.key, _DIAL_SECONDS)
             except UnreachableError as fault:
                 reason = _ANOTHER_JOB if fault.reason == OTHER_JOB else fault.reason
-            met = reason if reason != REFUSED else met
+            # A job that ends while it is asked looks like another program; what it said before is what it was.
+            if reason != REFUSED and not (met and reason == OTHER_PROGRAM):
+                met = reason
             now = loop.time()
             who = f"node {self._nodes.node_rank}"
             before = f"; before: {met}" if met not in ("", reason) else ""
