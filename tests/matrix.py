@@ -31,7 +31,8 @@ def python_with(pair: str) -> Path:
     """The interpreter of an environment with this pair and Paceline as it lies here."""
     folder = ENVIRONMENTS / pair
     python = folder / "bin" / "python"
-    if not (folder / ".installed").exists():
+    installed, described = folder / ".installed", ROOT / "pyproject.toml"
+    if not installed.exists() or installed.stat().st_mtime < described.stat().st_mtime:
         print(f"{pair}: installing {' and '.join(PAIRS[pair])} ...", flush=True)
         venv.create(folder, with_pip=True, clear=True)
         pip = [python, "-m", "pip", "install", "--quiet"]
@@ -39,7 +40,7 @@ def python_with(pair: str) -> Path:
         tools = ["hypothesis", "pytest", "pytest-timeout", "pytest-xdist", "hatchling", "editables"]
         subprocess.run([*pip, *tools], check=True)
         subprocess.run([*pip, "--no-build-isolation", "--editable", ROOT, *PAIRS[pair]], check=True)
-        (folder / ".installed").touch()
+        installed.touch()
     return python
 
 
