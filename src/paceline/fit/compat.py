@@ -41,7 +41,7 @@ from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
+from keras.src.random.seed_generator import global_seed_generator
 from keras.src.saving import saving_api, saving_lib
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
@@ -49,6 +49,8 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.trainer import Trainer
 from keras.src.utils import file_utils, io_utils
 
+GLOBAL_SEED_GENERATOR = "global_seed_generator"
+"""The name under which Keras keeps it; a constant of its own has it only in newer versions."""
 TensorFlowTrainer = trainer_module.TensorFlowTrainer
 checkpoint_management = sys.modules[tf.train.CheckpointManager.__module__]
 saved_model_module = sys.modules[tf.saved_model.save.__module__]
