@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import keras
+
 from paceline.data.buffers import estimated_state_bytes
 from paceline.data.iterator_state import NoIteratorStateError, iterator_state, num_shuffles, restore_iterator
+from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.snapshots.data_replay import Replaying, begin_at
 from paceline.resilience.cursor import Cursor, replay_to
@@ -224,7 +227,8 @@ class DataCursor:
             after = capture_generators()
             restore_generators(target.begin["generators"])
             self._restore_source(target.begin["source"])
-        for begin_step, end_step, iterator in items:
+        for item in items:
+            begin_step, end_step = self._first_and_last(item)
             self._begin_of_epoch = None
             if target is not None and end_step < target.cursor.step:
                 if end_step + 1 >= target.cursor.step:
@@ -237,7 +241,21 @@ class DataCursor:
                         return
                 continue
             self._pending_batches = end_step - begin_step + 1
-            yield begin_step, end_step, iterator
+            yield item
+
+    def _first_and_last(self, item: Any) -> tuple[int, int]:
+        """The steps that `item` of an epoch stands for; older versions of Keras tell only the first.
+
+        Raises:
+            ConfigurationError: there may be more of them.
+        """
+        if len(item) == 2 and int(self._epochs.steps_per_execution) > 1:
+            raise ConfigurationError(
+                f"snapshots with steps_per_execution={int(self._epochs.steps_per_execution)} need a newer Keras than "
+                f"{keras.__version__}, which does not tell how many steps it has made. Upgrade Keras, or compile the "
+                "model with steps_per_execution=1."
+            )
+        return item[0], item[-2]
 
     def advance(self, num_iterators: int) -> None:
         """Leaves the data as they are after so many iterators more: each draws its seeds when it is made."""
