@@ -20,6 +20,7 @@ PAIRS = {
 CORE = (
     "tests/fit/test_parity.py",
     "tests/fit/test_together.py",
+    "tests/resilience/test_resume.py",
     "tests/strategy",
     "tests/comm",
     "tests/data",

@@ -94,7 +94,10 @@ def test_all_jobs_are_there(ended: Ended, told: dict[str, Any]) -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_ends_as_if_nothing_had_happened(told: dict[str, Any], ended: Ended, job: str) -> None:
     assert job in told, ended.output[-3000:]
-    assert "error" not in told[job], told[job]["error"]
+    error = told[job].get("error", "")
+    if job == "several_steps_per_execution" and "need a newer Keras than 3.10" in error:
+        pytest.skip("Keras 3.10 does not tell how many steps it has made, and the job is refused, as the manual says")
+    assert not error
     assert told[job]["resumed"] == told[job]["plain"], f"after the deaths {told[job]['deaths']}"
 
 
