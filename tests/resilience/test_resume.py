@@ -5,6 +5,7 @@ Each job of `jobs.py` lives once without snapshots, and once with one death or t
 
 import json
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,10 @@ def test_all_jobs_are_there(ended: Ended, told: dict[str, Any]) -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_ends_as_if_nothing_had_happened(told: dict[str, Any], ended: Ended, job: str) -> None:
     assert job in told, ended.output[-3000:]
-    error = told[job].get("error", "")
-    if job == "several_steps_per_execution" and "need a newer Keras than 3.10" in error:
-        pytest.skip("Keras 3.10 does not tell how many steps it has made, and the job is refused, as the manual says")
-    assert not error
+    if job == "several_steps_per_execution" and version("keras").startswith("3.10."):
+        assert "need a newer Keras than 3.10" in told[job]["error"]  # as the manual says
+        return
+    assert "error" not in told[job], told[job]["error"]
     assert told[job]["resumed"] == told[job]["plain"], f"after the deaths {told[job]['deaths']}"
 
 
