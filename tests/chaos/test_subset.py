@@ -24,5 +24,5 @@ def test_the_subset_is_pairwise() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_job_that_is_struck_again_and_again_ends_as_if_nothing_had_happened(case: Case, tmp_path: Path) -> None:
-    verdict = Lab(tmp_path, deadline_seconds=250.0, hang_timeout_seconds=4.0).run(case)
+    verdict = Lab(tmp_path, deadline_seconds=250.0, hang_timeout_seconds=8.0).run(case)
     assert verdict.has_passed, f"{verdict.faults}\n{last_lines(verdict)}"

@@ -203,7 +203,8 @@ def run(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="End workers that have made steps, and make none for so long. Default: never.",
+            help="End workers that have made steps, and make none for so long. What TensorFlow traces first may take "
+            "longer. Default: never.",
             show_default=False,
         ),
     ] = None,

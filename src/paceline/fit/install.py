@@ -65,6 +65,7 @@ def _install(keras: ModuleType) -> None:
     _replace(keras.Metric, "__init__", metrics.made)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
     _replace(trainer, "_make_function", steps.taken_together)
+    _replace(trainer, "_make_function", kept_fit.telling_of_traces)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
     _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
     _replace_in_graphs(keras.layers.BatchNormalization, "call", normalization.averaged)

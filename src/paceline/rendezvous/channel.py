@@ -59,6 +59,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Tracing:
+    """TensorFlow has begun to trace and compile the step of `fit` that comes next, which takes as long as it takes.
+    The next `Progress` says that it is done.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class FitEnded:
+    """No step is due: `fit` has come back to the script."""
+
+
+@dataclass(frozen=True, slots=True)
 class Resumed:
     """`fit` goes on from a snapshot."""
 
@@ -88,13 +100,27 @@ class Finishing:
     """The script came to its end; the worker waits for the others before it leaves."""
 
 
-Message = Joining | Joined | Failed | KeepsSnapshots | Progress | Resumed | Preempted | Stopped | Finishing
+Message = (
+    Joining
+    | Joined
+    | Failed
+    | KeepsSnapshots
+    | Progress
+    | Tracing
+    | FitEnded
+    | Resumed
+    | Preempted
+    | Stopped
+    | Finishing
+)
 _TYPES = {
     "joining": Joining,
     "joined": Joined,
     "failed": Failed,
     "keeps_snapshots": KeepsSnapshots,
     "progress": Progress,
+    "tracing": Tracing,
+    "fit_ended": FitEnded,
     "resumed": Resumed,
     "preempted": Preempted,
     "stopped": Stopped,

@@ -39,7 +39,18 @@ from paceline.launcher.generations.time_limits import (
     STACKS_SECONDS,
     WAITING_INTERVAL_SECONDS,
 )
-from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, KeepsSnapshots, Preempted, Progress
+from paceline.rendezvous.channel import (
+    Failed,
+    Finishing,
+    FitEnded,
+    Joined,
+    Joining,
+    KeepsSnapshots,
+    Preempted,
+    Progress,
+    Stopped,
+    Tracing,
+)
 
 FAILED = Failed(exception="ValueError: bad", traceback="Traceback …\nValueError: bad\n", exit_code=1)
 
@@ -294,6 +305,49 @@ def test_a_step_in_the_last_moment_saves_the_job():
     group.on(Said(1, Progress(4, 0)), 10.2)
     assert group.tick(10.0 + STACKS_SECONDS) == []
     assert group.deadline == 20.1
+
+
+def test_a_step_that_is_traced_is_not_missed_on_any_rank():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    play(group, Said(0, Progress(3, 0)), Said(1, Progress(3, 0)), Said(1, Tracing()), now=0.0)
+    assert group.deadline is None
+    assert group.tick(1000.0) == []
+    play(group, Said(0, Progress(4, 0)), now=1000.0)  # rank 1 has not finished its first step after the trace
+    assert group.deadline is None
+    play(group, Said(1, Progress(4, 0)), now=1001.0)
+    assert group.deadline == 1010.0
+
+
+def test_a_trace_that_others_wait_for_ends_what_looked_like_a_hang():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    play(group, Said(0, Progress(3, 0)), Said(1, Progress(3, 0)), now=0.0)
+    assert group.tick(10.0) == [Examine((0, 1), 10.0)]
+    play(group, Said(0, Tracing()), now=10.1)
+    assert group.tick(1000.0) == []
+    play(group, Said(0, Progress(4, 0)), Said(1, Progress(4, 0)), now=1000.0)
+    assert group.tick(1010.0) == [Examine((0, 1), 10.0)]
+
+
+def test_a_rank_that_is_stopped_while_another_traces_is_missed():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    play(group, Said(0, Progress(3, 0)), Said(1, Progress(3, 0)), Said(1, Tracing()), now=0.0)
+    assert play(group, Said(0, Stopped()), now=20.0)[1] == Announce(Hung((0,), 3, 10.0))
+
+
+def test_a_rank_that_dies_in_its_trace_holds_no_clock():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    play(group, Said(0, Progress(3, 0)), Said(1, Tracing()), Exited(1, 0), now=0.0)
+    assert group.deadline == 10.0
+
+
+def test_after_its_fit_a_script_may_take_as_long_as_it_likes():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    play(group, Said(0, Progress(3, 0)), Said(1, Progress(3, 0)), Said(0, FitEnded()), now=0.0)
+    assert group.deadline == 10.0, "the other one is still in it"
+    play(group, Said(1, FitEnded()), now=5.0)
+    assert group.deadline is None
+    play(group, Said(0, Progress(4, 0)), now=500.0)
+    assert group.deadline == 510.0
 
 
 def test_where_snapshots_are_taken_the_others_fall_at_once():

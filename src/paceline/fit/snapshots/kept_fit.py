@@ -5,6 +5,7 @@ model, its callbacks and random generators are put where the call had left them,
 (evaluate, save, compile) comes out as it did. The call in which the newest snapshot was taken goes on from it.
 """
 
+import functools
 import inspect
 import logging
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from paceline.cluster import environment
 from paceline.comm.world import World, current_world
@@ -44,6 +46,8 @@ class _Process:
         self.keepers: dict[str, Keeper] = {}
         self.in_fit = False
         self.pulse: Pulse | None = None
+        self.watched_model: Any = None
+        """Whose steps `pulse` counts."""
 
 
 _process = _Process()
@@ -83,7 +87,8 @@ def kept(keras_fit: Function) -> Function:
     signature = inspect.signature(keras_fit)
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _process.in_fit:  # a callback trains another model: part of the step that it is called in
+        if _process.in_fit or _process.pulse is not None:
+            # A callback trains another model: part of the step that it is called in.
             return keras_fit(self, *args, **kwargs)
         fit_call, _process.fit_calls = _process.fit_calls, _process.fit_calls + 1
         arguments = signature.bind(self, *args, **kwargs).arguments
@@ -111,13 +116,16 @@ def kept(keras_fit: Function) -> Function:
 def _watched_fit(keras_fit: Function, arguments: Any, world: World) -> Any:
     """A `fit` without snapshots: the watcher hears of its steps."""
     pulse = _process.pulse = Pulse(world, _process.steps)
+    _process.watched_model = arguments["self"]
     try:
-        return keras_fit(**arguments)
+        history = keras_fit(**arguments)
     except Exception:
         pulse.tell()
         raise
     finally:
-        _process.steps, _process.pulse = pulse.step, None
+        _process.steps, _process.pulse, _process.watched_model = pulse.step, None, None
+    pulse.ended()
+    return history
 
 
 def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wanted: Any, world: World) -> Any:
@@ -140,6 +148,7 @@ def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wa
         model._initial_epoch = first_epoch
     _process.steps = recorder.step
     recorder.ended()
+    recorder.pulse.ended()
     return history
 
 
@@ -225,7 +234,7 @@ def after_hook(hook: str) -> Callable[[Function], Function]:
             if not isinstance(recorder, Recorder):
                 result = keras_hook(self, *args, **kwargs)
                 if _process.pulse is not None:
-                    _tell_pulse(_process.pulse, hook, args)
+                    _tell_pulse(_process.pulse, hook, args, is_own=self.model is _process.watched_model)
                 return result
             if hook == "on_test_begin" and recorder.owns(self):
                 recorder.validation_begins()
@@ -236,6 +245,8 @@ def after_hook(hook: str) -> Callable[[Function], Function]:
                 recorder.train_begun(self)
             elif recorder.owns(self):
                 _tell(recorder, hook, args, kwargs)
+            else:  # a callback evaluates, predicts, or trains another model
+                _beat(recorder.pulse, hook)
             return result
 
         return method
@@ -252,17 +263,39 @@ def _tell(recorder: Recorder, hook: str, args: Any, kwargs: Any) -> None:
         recorder.epoch_begun(args[0])
 
 
-def _tell_pulse(pulse: Pulse, hook: str, args: Any) -> None:
-    if hook == "on_epoch_begin":
+def _tell_pulse(pulse: Pulse, hook: str, args: Any, *, is_own: bool) -> None:
+    if hook == "on_epoch_begin" and is_own:
         pulse.epoch_begun(args[0])
-    elif hook == "on_train_batch_end":
+    elif hook == "on_train_batch_end" and is_own:
         pulse.stepped(args[0])
-        pulse.beat()
-    elif hook == "on_test_batch_end":
+    _beat(pulse, hook)
+
+
+def _beat(pulse: Pulse, hook: str) -> None:
+    if hook == "on_predict_begin":  # Keras makes this function in another way than those below
+        pulse.tracing()
+    elif hook in _BEATS:
         pulse.beat()
 
 
-HOOKS = ("on_train_begin", "on_epoch_begin", "on_train_batch_end", "on_test_begin", "on_test_batch_end")
+_BEATS = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end")
+HOOKS = ("on_train_begin", "on_epoch_begin", "on_test_begin", "on_predict_begin", *_BEATS)
+
+
+def telling_of_traces(keras_make_function: Function) -> Function:
+    """Keras's `TensorFlowTrainer._make_function`: the watcher does not miss a step that has to be traced first."""
+
+    def _make_function(self: Any, step_function: Function) -> Any:
+        @functools.wraps(step_function)
+        def step(data: Any) -> Any:
+            pulse = _process.recorder.pulse if isinstance(_process.recorder, Recorder) else _process.pulse
+            if pulse is not None and not tf.executing_eagerly():
+                pulse.tracing()
+            return step_function(data)
+
+        return keras_make_function(self, step)
+
+    return _make_function
 
 
 def with_restored_logs(keras_results: Function) -> Function:

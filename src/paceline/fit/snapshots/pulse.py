@@ -3,7 +3,7 @@
 import time
 
 from paceline.comm.world import World
-from paceline.rendezvous.channel import Progress
+from paceline.rendezvous.channel import FitEnded, Progress, Tracing
 
 _INTERVAL_SECONDS = 0.05
 
@@ -23,6 +23,7 @@ class Pulse:
         self._world = world
         self._steps_in_epoch = 0
         self._told_at = 0.0
+        self._is_tracing = False
 
     def epoch_begun(self, epoch: int) -> None:
         """Steps are counted from 0 again."""
@@ -34,12 +35,23 @@ class Pulse:
         self._steps_in_epoch = end_step + 1
 
     def beat(self) -> None:
-        """A step of training or validation has ended; said at most every `_INTERVAL_SECONDS`."""
+        """A step of training, validation or prediction has ended; said at most every `_INTERVAL_SECONDS`."""
         now = time.monotonic()
-        if now - self._told_at >= _INTERVAL_SECONDS:
+        if self._is_tracing or now - self._told_at >= _INTERVAL_SECONDS:
             self._told_at = now
+            self._is_tracing = False
             self.tell()
+
+    def tracing(self) -> None:
+        """The next step is traced first; it is not missed."""
+        if not self._is_tracing:  # the step of training is traced twice: its variables are made in the first
+            self._is_tracing = True
+            self._world.tell(Tracing())
 
     def tell(self) -> None:
         """Says it now: the exact step tells an error that comes again from one that does not."""
         self._world.tell(Progress(self.step, self.epoch))
+
+    def ended(self) -> None:
+        """`fit` comes back; no further step is due."""
+        self._world.tell(FitEnded())

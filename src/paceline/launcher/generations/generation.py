@@ -57,6 +57,7 @@ from paceline.launcher.generations.worker_state import (
 from paceline.rendezvous.channel import (
     Failed,
     Finishing,
+    FitEnded,
     Joined,
     Joining,
     KeepsSnapshots,
@@ -65,6 +66,7 @@ from paceline.rendezvous.channel import (
     Progress,
     Resumed,
     Stopped,
+    Tracing,
 )
 
 
@@ -186,6 +188,7 @@ class Generation:
                 self._takes_snapshots = True
             case Progress(step=step):
                 worker.stepped_at = now
+                worker.tracing = False
                 self._examined_at = None
                 self._step = step if self._step is None else max(self._step, step)
             case Resumed():
@@ -193,10 +196,14 @@ class Generation:
                 return [TellResumed(message)] if rank == 0 else []
             case Preempted():
                 return self._leave(now, tell=False)
-            case Stopped() if worker.stepped_at is None:  # one that makes steps is missed by them
-                return self._stand_still(rank, now)
-            case Finishing():
+            case Stopped() if worker.stepped_at is None or oldest_step(self._workers) is None:
+                return self._stand_still(rank, now)  # else it is missed by its steps
+            case Tracing():
+                worker.tracing = True
+                self._examined_at = None
+            case FitEnded() | Finishing():
                 worker.stepped_at = None
+                worker.tracing = False
         return self._await_group(now)
 
     def _hang(self, now: float) -> list[Action]:

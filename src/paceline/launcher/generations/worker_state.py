@@ -19,6 +19,8 @@ class WorkerState:
     ended_before_stop: bool = False
     stepped_at: float | None = None
     """When it last told of a step, and was in `fit`."""
+    tracing: bool = False
+    """Whether the step that comes next is traced first."""
     gone: bool = False
     """With its host: nobody will ever say how it ended."""
 
@@ -33,7 +35,12 @@ class WorkerState:
 
 
 def oldest_step(workers: Sequence[WorkerState]) -> float | None:
-    """When the running rank that was heard of longest ago told of a step; None: nobody makes steps."""
+    """When the running rank that was heard of longest ago told of a step; None: no steps are due.
+
+    None are as long as some rank traces: the others wait for it, or trace the same.
+    """
+    if any(worker.tracing and worker.running for worker in workers):
+        return None
     times = [worker.stepped_at for worker in workers if worker.running and worker.stepped_at is not None]
     return min(times, default=None)
 
