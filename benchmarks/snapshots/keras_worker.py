@@ -1,6 +1,8 @@
-"""The MNIST CNN with Adam (33 MB of state), in fits with and without snapshots that take turns in the same processes.
+"""The MNIST CNN with Adam (33 MB of state); each snapshot is followed by as many steps again without one.
 
-paceline run --workers 2 --no-drop-in keras_worker.py BLOCKS EPOCHS STEPS DIRECTORY
+    step 40 ── snapshot ── steps 41 to 60 (with) ── steps 61 to 80 (without) ── snapshot ── ...
+
+paceline run --workers 2 --no-drop-in keras_worker.py SNAPSHOTS DIRECTORY
 """
 
 import json
@@ -16,9 +18,8 @@ import tensorflow as tf
 import paceline.callbacks
 from paceline.comm.world import current_world
 
-BLOCKS, EPOCHS, STEPS = map(int, sys.argv[1:4])
-DIRECTORY = sys.argv[4]
-BATCH, EVERY_STEPS = 64, 100
+SNAPSHOTS, DIRECTORY = int(sys.argv[1]), sys.argv[2]
+BATCH, WINDOW = 64, 20
 L = keras.layers
 
 
@@ -34,27 +35,20 @@ def build() -> keras.Model:
 
 
 class Clock(keras.callbacks.Callback):
-    """When epochs begin, and how long it is from the end of a step to the next one: there snapshots are taken."""
+    """When each step begins and ends: between the end of one and the begin of the next, snapshots are taken."""
 
     same_on_all_ranks = True  # it decides nothing
 
     def __init__(self) -> None:
         super().__init__()
-        self.epochs: list[float] = []
-        self.pauses_ms: dict[int, float] = {}
-        self.ended_at: float | None = None
-
-    def on_epoch_begin(self, epoch, logs=None) -> None:
-        self.epochs.append(time.perf_counter())
-        self.ended_at = None
+        self.began: list[float] = []
+        self.ended: list[float] = []
 
     def on_train_batch_begin(self, batch, logs=None) -> None:
-        if self.ended_at is not None:
-            step = int(self.model.optimizer.iterations.numpy())
-            self.pauses_ms[step] = (time.perf_counter() - self.ended_at) * 1e3
+        self.began.append(time.perf_counter())
 
     def on_train_batch_end(self, batch, logs=None) -> None:
-        self.ended_at = time.perf_counter()
+        self.ended.append(time.perf_counter())
 
 
 def main() -> None:
@@ -66,27 +60,26 @@ def main() -> None:
     x, y = generator.random((6400, 28, 28), dtype=np.float32), generator.integers(0, 10, 6400)
     data = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(BATCH * world.size).prefetch(2)
 
-    def fit(epochs: int, steps: int, *, takes_snapshots: bool) -> Clock:
+    def fit(steps: int) -> Clock:
         clock = Clock()
-        snapshot = paceline.callbacks.Snapshot(DIRECTORY, every_steps=EVERY_STEPS)
-        callbacks = [*([snapshot] if takes_snapshots else []), clock]
-        model.fit(data, epochs=epochs, steps_per_epoch=steps, verbose=0, callbacks=callbacks)
+        snapshot = paceline.callbacks.Snapshot(DIRECTORY, every_steps=2 * WINDOW)
+        model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[snapshot, clock])
         return clock
 
-    fit(1, 30, takes_snapshots=False)
-    # So that no snapshot falls on the end of an epoch: it would be written in the next, perhaps the other variant's.
-    fit(1, EVERY_STEPS // 2, takes_snapshots=True)
-    epochs_s: dict[str, list[float]] = {"without": [], "with": []}
-    waits_ms = []
-    for _ in range(BLOCKS):
-        for name, epochs in epochs_s.items():
-            clock = fit(EPOCHS + 1, STEPS, takes_snapshots=name == "with")
-            epochs += [float(seconds) for seconds in np.diff(clock.epochs)]
-            if name == "with":
-                due = [step for step in clock.pauses_ms if step % EVERY_STEPS == 0]
-                usual = float(np.median([ms for step, ms in clock.pauses_ms.items() if step not in due]))
-                waits_ms += [clock.pauses_ms[step] - usual for step in due]
-    result = {"epochs_s": epochs_s, "waits_ms": waits_ms, **copies_ms(model)}
+    fit(2 * WINDOW * 2)
+    clock = fit(2 * WINDOW * SNAPSHOTS + WINDOW * 2)
+    first = int(model.optimizer.iterations.numpy()) - len(clock.ended)  # steps before this fit
+    ends, pauses_ms = np.array(clock.ended), 1e3 * (np.array(clock.began[1:]) - np.array(clock.ended[:-1]))
+    due = [at for at in range(len(pauses_ms)) if (first + at + 1) % (2 * WINDOW) == 0]
+    pairs = [at for at in due if at + 2 * WINDOW < len(ends)]
+    usual_ms = float(np.median(np.delete(pauses_ms, due)))
+    result = {
+        "with_s": [float(ends[at + WINDOW] - ends[at]) for at in pairs],
+        "without_s": [float(ends[at + 2 * WINDOW] - ends[at + WINDOW]) for at in pairs],
+        "waits_ms": [float(pauses_ms[at]) - usual_ms for at in due],
+        "steps": WINDOW,
+        **copies_ms(model),
+    }
     if world.rank == 0:
         Path(os.environ["BENCH_RESULT"]).write_text(json.dumps(result))
 

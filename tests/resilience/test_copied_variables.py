@@ -51,7 +51,9 @@ def test_every_kind_of_variable() -> None:
         (keras.Variable([[7.0]], dtype="float16"), np.float16, [[7.0]]),
     ]
     tensors: dict[str, np.ndarray] = {}
-    described = variables.copied([variable for variable, _, _ in found], "all", tensors, Memory())
+    memory = Memory()
+    described = variables.copied([variable for variable, _, _ in found], "all", tensors, memory)
+    memory.end()
     for (variable, dtype, value), (_, shape, at) in zip(found, described, strict=True):
         assert tensors[at].dtype == dtype
         assert list(tensors[at].shape) == shape == list(variable.shape)

@@ -8,6 +8,7 @@ PyDataset                 from its position: only the order of the batches is dr
 generator                 read from its beginning, with a line that shows how far it is
 """
 
+import functools
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ class DataCursor:
         """Where the run stands."""
         state = None
         if self._may_have_state and self._live is not None:
-            if estimated_state_bytes(self._epochs._distributed_dataset) <= MAX_STATE_BYTES:
+            if self._seems_small:
                 state = self._state(self._live)
             else:
                 self._may_have_state = False
@@ -132,6 +133,11 @@ class DataCursor:
         if state is not None and not self._holds_all_shuffles(state):
             state = None  # at the end of an epoch; replayed
         return Place(self.cursor, self._begin, self._epochs._num_batches, state, has_stopped)
+
+    @functools.cached_property
+    def _seems_small(self) -> bool:
+        """Whether it is worth trying to write the iterator's state down. Asks TensorFlow for sizes, hence once."""
+        return estimated_state_bytes(self._epochs._distributed_dataset) <= MAX_STATE_BYTES
 
     def _holds_all_shuffles(self, state: Any) -> bool:
         number = num_shuffles(state)

@@ -150,7 +150,9 @@ class Recorder:
 
     def validation_begins(self) -> None:
         """The validation of an epoch is about to begin, before it resets the metrics."""
-        self._before_validation = self._own_state(Memory())
+        memory = Memory()
+        self._before_validation = self._own_state(memory)
+        memory.end()
 
     def validation_step_ended(self) -> None:
         """The callbacks' `on_test_batch_end` has run.
