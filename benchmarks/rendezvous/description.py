@@ -38,7 +38,6 @@ def job(told: argparse.Namespace, node_rank: int) -> JobDescription:
             node_rank=node_rank,
             rendezvous=Address("127.0.0.1", told.port),
             key=bytes.fromhex(told.key),
-            is_secret=True,
         ),
     )
 
