@@ -19,8 +19,8 @@ from pathlib import Path
 from paceline.cluster import environment
 from paceline.cluster.free_ports import free_ports
 from paceline.cluster.launched import WorkerIdentity
-from paceline.cluster.local import local_cluster
-from paceline.cluster.spec import WORKER, Task
+from paceline.cluster.local import LOCAL_HOST
+from paceline.cluster.spec import WORKER, Address, ClusterSpec, Task
 from rank_processes import RankResult, Ranks
 
 __all__ = ["RankResult", "Ranks", "run_ranks", "start_ranks"]
@@ -45,7 +45,7 @@ def start_ranks(
         bootstrap: Whether the script runs as under `paceline run` (seeds, drop-in classes, exit in order), or plainly.
         wrapper: Words of a command to put before Python's, e.g. ``("unshare", "-m")``.
     """
-    cluster = local_cluster(free_ports(size))
+    cluster = ClusterSpec({WORKER: tuple(Address(LOCAL_HOST, port) for port in free_ports(size))})
     job_id = uuid.uuid4().hex
     ranks = Ranks(size)
     try:
@@ -63,7 +63,7 @@ def start_ranks(
                 [
                     *wrapper,
                     sys.executable,
-                    *(["-m", "paceline.bootstrap"] if bootstrap else []),
+                    *(["-P", "-m", "paceline.bootstrap"] if bootstrap else []),
                     str(script),
                     *args,
                 ],

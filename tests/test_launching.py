@@ -1,5 +1,7 @@
 """`paceline.launch`: a function in several processes, its results here."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,17 +10,23 @@ import paceline
 pytestmark = [pytest.mark.processes]
 
 
-def test_results_come_back_in_rank_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_come_back_in_rank_order(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offset = 10  # a closure travels with the function
+    (tmp_path / "module_of_the_caller.py").write_text("NAME = 'found'\n")
+    monkeypatch.syspath_prepend(tmp_path)  # as the folder of a script is, wherever the script was started
 
     def place(factor: int, *, name: str) -> tuple[int, int, str]:
-        print(f"this is {name}")
+        import module_of_the_caller
+
+        print(f"this is {name}, {module_of_the_caller.NAME}")
         return paceline.rank() * factor + offset, paceline.world_size(), name
 
     assert paceline.launch(place, 2, args=(5,), kwargs={"name": "job"}) == [(10, 2, "job"), (15, 2, "job")]
     output = capsys.readouterr().out
-    assert "[0] this is job" in output
-    assert "[1] this is job" in output
+    assert "[0] this is job, found" in output
+    assert "[1] this is job, found" in output
 
 
 def test_a_lambda_can_talk_to_the_other_ranks() -> None:

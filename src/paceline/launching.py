@@ -31,7 +31,8 @@ def launch(
     The workers' output appears in this process's, each line with its rank.
 
     Args:
-        function: Anything cloudpickle can carry, also a function of a notebook. Import TensorFlow inside it.
+        function: Anything cloudpickle can carry, also a function of a notebook. Import TensorFlow inside it. Other
+            modules are found where this process finds them.
         workers: How many processes, or ``"auto"``.
         args: Positional arguments, the same for every rank.
         kwargs: Keyword arguments, likewise.
@@ -44,8 +45,10 @@ def launch(
         RuntimeError: a worker failed; its traceback has been printed.
     """
     with tempfile.TemporaryDirectory(prefix="paceline-launch-") as directory:
-        Path(directory, FUNCTION_FILE).write_bytes(cloudpickle.dumps((function, tuple(args), dict(kwargs or {}))))
-        command = [sys.executable, "-m", "paceline", "run", "--workers", str(workers), *options]
+        call = cloudpickle.dumps((function, tuple(args), dict(kwargs or {})))
+        Path(directory, FUNCTION_FILE).write_bytes(cloudpickle.dumps((sys.path, call)))
+        # -P: without it, `-m` would let a `signal.py` in the current directory replace the standard library's.
+        command = [sys.executable, "-P", "-m", "paceline", "run", "--workers", str(workers), *options]
         code = _relayed([*command, "-m", "paceline.bootstrap.function", directory])
         if code != 0:
             raise RuntimeError(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.launcher.job import Program
 from programs import Ended, run_python
 
 _SCRIPT = """
@@ -16,13 +17,18 @@ def kept():
 
 atexit.register(lambda: print("at exit:", kept()))
 assert sys.modules["__main__"].kept is kept
-print(json.dumps([__name__, __file__, sys.argv, sys.path[0]]))
+print(json.dumps([__name__, __file__, sys.argv, sys.path]))
 """
 
 
 def _run_as_bootstrap(folder: Path, *arguments: str) -> Ended:
     program = "import sys; from paceline.bootstrap.script import run_script; run_script(sys.argv[1:])"
-    return run_python("-c", program, *arguments, folder=folder, limit_seconds=30)
+    return run_python("-P", "-c", program, *arguments, folder=folder, limit_seconds=30, variables=_path(folder))
+
+
+def _path(folder: Path) -> dict[str, str]:
+    """An entry equal to the current directory: it stays, besides what Python puts first."""
+    return {"PYTHONPATH": str(folder)}
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_as_python_runs_it(folder: Path, arguments: list[str]) -> None:
-    expected = run_python(*arguments, folder=folder, limit_seconds=30)
+    expected = run_python(*arguments, folder=folder, limit_seconds=30, variables=_path(folder))
     assert expected.code == 0, expected.output
     assert _run_as_bootstrap(folder, *arguments).output == expected.output
 
@@ -64,3 +70,25 @@ def test_classes_of_the_script_can_be_pickled(folder: Path) -> None:
         "import pickle\nclass Thing: pass\nprint(type(pickle.loads(pickle.dumps(Thing()))) is Thing)\n"
     )
     assert _run_as_bootstrap(folder, "script.py").output == "True\n"
+
+
+_SPAWNS = """
+import multiprocessing, sys
+import beside
+
+def value():
+    import beside
+    return beside.VALUE
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(value))
+"""
+
+
+def test_files_in_the_current_directory_take_no_librarys_place(folder: Path) -> None:
+    """A worker died of a `signal.py` beside the folder of its script. Processes that it spawns find its modules."""
+    (folder / "signal.py").write_text("raise SystemExit('not the one of the standard library')")
+    (folder / "package" / "script.py").write_text(_SPAWNS)
+    ended = run_python(*Program("package/script.py").command()[1:], folder=folder, limit_seconds=30)
+    assert ended.output == "there\n"

@@ -1,6 +1,11 @@
 """Which interface leads to the peers; with real interfaces in tests/hosts."""
 
-from paceline.cluster.peer_interface import chosen_interfaces, devices_towards
+from pathlib import Path
+
+import pytest
+
+from paceline.cluster import peer_interface
+from paceline.cluster.peer_interface import chosen_interfaces, devices_towards, net_devices
 
 ADDRESSES = {
     "lo": ["127.0.0.1", "::1"],
@@ -33,3 +38,11 @@ def test_a_job_on_loopback_or_with_unknown_names_changes_nothing() -> None:
     assert devices_towards(["127.0.0.1", "localhost"]) == ""
     assert devices_towards(["name.invalid"]) == ""
     assert devices_towards([]) == ""
+
+
+def test_rdma_ports_stay_beside_an_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mlx5_0" / "ports" / "1").mkdir(parents=True)
+    (tmp_path / "mlx5_1" / "ports" / "2").mkdir(parents=True)
+    monkeypatch.setattr(peer_interface, "_RDMA_DEVICES", tmp_path)
+    assert net_devices(["eth0"]) == "eth0,mlx5_0:1,mlx5_1:2"
+    assert net_devices([]) == ""

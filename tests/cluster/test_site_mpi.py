@@ -33,6 +33,30 @@ def test_reads_what_launchers_set(variables: dict[str, str], launcher: str, rank
     assert [variables[name] for name in announced.variables] == [str(rank), str(size)]
 
 
+SLURM_STEP = SLURM_PMI2 | {"SLURM_STEP_TASKS_PER_NODE": "1,3", "SLURM_NODEID": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "num_local"),
+    [
+        pytest.param(HYDRA, 2, id="mpiexec"),
+        pytest.param(HYDRA | {"SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_NODEID": "0"}, 2, id="mpiexec's proxies"),
+        pytest.param(OPEN_MPI, 1, id="Open MPI"),
+        pytest.param(SLURM_STEP, 3, id="Slurm"),
+        pytest.param(SLURM_STEP | {"SLURM_NODEID": "2"}, None, id="no such node"),
+        pytest.param(SLURM_STEP | {"SLURM_STEP_TASKS_PER_NODE": "x"}, None, id="no counts"),
+        pytest.param(SLURM_PMI2, None, id="nobody says"),
+        pytest.param(HYDRA | {"MPI_LOCALNRANKS": "3"}, None, id="more than there are"),
+        pytest.param(HYDRA | {"MPI_LOCALNRANKS": "0"}, None, id="none"),
+        pytest.param(HYDRA | {"MPI_LOCALNRANKS": "two"}, None, id="no number"),
+    ],
+)
+def test_how_many_ranks_are_on_this_host(variables: dict[str, str], num_local: int | None) -> None:
+    announced = announced_by_mpi(variables)
+    assert announced is not None
+    assert announced.num_local == num_local
+
+
 @pytest.mark.parametrize("variables", [{}, {"PMI_FD": "9"}, {"SLURM_PROCID": "0"}, {"PMIX_RANK": "0"}])
 def test_no_launcher(variables: dict[str, str]) -> None:
     assert announced_by_mpi(variables) is None

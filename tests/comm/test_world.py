@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from paceline.comm.world import _alone
+from paceline.store.staging import Writer
 from programs import run_python
 
 _LAUNCHED = {
@@ -27,3 +29,9 @@ def test_its_place_is_what_the_launcher_said_although_the_script_writes_another_
     )
     ended = run_python("-c", code, folder=tmp_path, limit_seconds=30, variables=_LAUNCHED)
     assert ended.output == "{'worker': ['a:1', 'b:1']} worker 1\n"
+
+
+def test_each_run_without_a_launcher_is_a_job_of_its_own():
+    """So the next one knows the halves of snapshots that this one leaves for what they are."""
+    first, second = (Writer(_alone().identity.job_id) for _ in range(2))
+    assert first.job_id != second.job_id

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from paceline.launcher.job import JobDescription, worker_command
+from paceline.launcher.job import JobDescription, Program
 
 
 def test_all_faults_are_told_at_once():
@@ -18,12 +18,13 @@ def test_a_start_timeout_is_finite(seconds: float):
 
 
 def test_scripts_and_modules():
-    assert worker_command("t.py", ["-m", "x"]) == (
+    assert Program("t.py", ("-m", "x")).command() == (
         sys.executable,
+        "-P",
         "-m",
         "paceline.bootstrap",
         "t.py",
         "-m",
         "x",
     )
-    assert worker_command("p.t", [], module=True) == (sys.executable, "-m", "paceline.bootstrap", "-m", "p.t")
+    assert Program("p.t", is_module=True).command() == (sys.executable, "-P", "-m", "paceline.bootstrap", "-m", "p.t")

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from paceline.cluster import environment
-from paceline.cluster.job_directory import job_directory, own_job_directory, remove_job_directory
+from paceline.cluster.job_directory import job_directory, make_private, own_job_directory, remove_job_directory
+from paceline.errors import ConfigurationError
+from paceline.fit.files.claims import Claims
 
 MAKE = """
 import os, signal, sys, time
@@ -59,3 +61,44 @@ def test_a_rank_looks_where_its_launcher_says_and_else_where_its_watchdog_will_l
     assert own_job_directory("ab12", {}) == job_directory("ab12")
     assert job_directory("ab12") != job_directory("cd34")
     remove_job_directory("never-made")
+
+
+def test_what_a_rank_has_made_another_one_uses(tmp_path: Path) -> None:
+    private = tmp_path / "paceline-ab12"
+    for _ in range(2):
+        make_private(private)
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("open", "a directory of user {user} with mode 755"),
+        ("link", "a link of user {user} with mode 777"),
+        ("dangling", "a link of user {user} with mode 777"),
+        ("file", "a file of user {user} with mode 600"),
+        ("another's", "a directory of user {user} with mode 700; expected a directory of user {other}"),
+    ],
+)
+def test_what_somebody_else_may_have_made_is_refused(
+    kind: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made it first held the ranks' locks and wrote into their ledgers."""
+    found, user = tmp_path / "paceline-ab12", os.geteuid()
+    match kind:
+        case "link":
+            make_private(tmp_path / "elsewhere")
+            found.symlink_to(tmp_path / "elsewhere")
+        case "dangling":
+            found.symlink_to(tmp_path / "elsewhere")
+        case "file":
+            found.touch(mode=0o600)
+        case _:
+            found.mkdir(mode=0o755 if kind == "open" else 0o700)
+    if kind == "another's":
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with pytest.raises(ConfigurationError) as caught, Claims(found).claimed("/models/a.keras", "m1"):
+        pass
+    assert words.format(user=user, other=user + 1) in str(caught.value)
+    assert "TMPDIR" in str(caught.value)
+    assert kind != "link" or not list(found.iterdir())

@@ -1,4 +1,4 @@
-"""``python -m paceline.bootstrap script.py [args]`` or ``-m module [args]``: how the launcher starts a worker."""
+"""``python -P -m paceline.bootstrap script.py [args]`` or ``-m module [args]``: how the launcher starts a worker."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """``python -m paceline.bootstrap.function DIRECTORY``: what a worker of `paceline.launch` runs as its script.
 
-The directory is this user's own, made by `paceline.launch` a moment ago: it holds the pickled call, and receives each
-rank's pickled result.
+The directory is this user's own, made by `paceline.launch` a moment ago: it holds the pickled call and where its
+modules are found, and receives each rank's pickled result.
 """
 
 import sys
@@ -15,7 +15,8 @@ from paceline.place import rank
 
 def call(directory: Path) -> None:
     """Calls the function in `directory` and leaves its result there, complete or not at all."""
-    function, args, kwargs = cloudpickle.loads((directory / FUNCTION_FILE).read_bytes())
+    sys.path[:], pickled_call = cloudpickle.loads((directory / FUNCTION_FILE).read_bytes())
+    function, args, kwargs = cloudpickle.loads(pickled_call)
     result = cloudpickle.dumps(function(*args, **kwargs))
     unfinished = directory / f"unfinished_{rank()}"
     unfinished.write_bytes(result)

@@ -9,14 +9,16 @@ from types import ModuleType
 
 
 def run_script(arguments: Sequence[str]) -> None:
-    """Runs ``[script, *args]`` or ``["-m", module, *args]`` in this process.
+    """Runs ``[script, *args]`` or ``["-m", module, *args]`` in this process, which was started with ``python -P``.
+
+    So `sys.path` has no folder of the command's own yet, and the script's is put before all others.
 
     Raises:
         FileNotFoundError: there is no such script.
     """
     if arguments[0] == "-m":
         sys.argv = [arguments[1], *arguments[2:]]
-        _put_first(str(Path.cwd()))
+        sys.path.insert(0, str(Path.cwd()))
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         return
     script = Path(arguments[0])
@@ -24,7 +26,7 @@ def run_script(arguments: Sequence[str]) -> None:
     if script.is_dir():
         runpy.run_path(str(script), run_name="__main__")
         return
-    _put_first(str(script.resolve().parent))
+    sys.path.insert(0, str(script.resolve().parent))
     # Not runpy.run_path: it takes the module's names away when the script ends, while threads and exit handlers of
     # the script still use them.
     file = str(script.absolute())  # as Python has it, so that the script may change its directory
@@ -34,11 +36,3 @@ def run_script(arguments: Sequence[str]) -> None:
     with io.open_code(file) as source:
         code = compile(source.read(), file, "exec")
     exec(code, main.__dict__)
-
-
-def _put_first(folder: str) -> None:
-    """Makes `folder` the first on `sys.path`, in the place of the one that `python -m` has put there."""
-    if sys.path and sys.path[0] in ("", str(Path.cwd())):
-        sys.path[0] = folder
-    else:
-        sys.path.insert(0, folder)

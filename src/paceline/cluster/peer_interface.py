@@ -19,15 +19,20 @@ _RDMA_DEVICES = Path("/sys/class/infiniband")
 def devices_towards(hosts: Iterable[str]) -> str:
     """What UCX_NET_DEVICES should be for talking to `hosts`; empty where MPI's own choice is as good.
 
-    RDMA devices stay in it: they have names of their own, and MPI prefers them by itself.
-
     Args:
         hosts: Names or addresses of the peers, the surest first; those that do not resolve are passed over.
     """
     sources = [source for host in list(dict.fromkeys(hosts))[:MAX_PEERS] if (source := _source_towards(host))]
     addresses = {name: [one.address for one in all_] for name, all_ in psutil.net_if_addrs().items()}
-    names = chosen_interfaces(sources, addresses)
-    return ",".join((*names, *_rdma_ports())) if names else ""
+    return net_devices(chosen_interfaces(sources, addresses))
+
+
+def net_devices(interfaces: Sequence[str]) -> str:
+    """What UCX_NET_DEVICES should be for talking over `interfaces`; empty for none.
+
+    RDMA devices stay in it: they have names of their own, and MPI prefers them by itself.
+    """
+    return ",".join((*interfaces, *_rdma_ports())) if interfaces else ""
 
 
 def chosen_interfaces(sources: Sequence[str], addresses: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.cluster.faults import FaultList, shown
+from paceline.cluster.faults import Fault, FaultList, shown
+from paceline.cluster.slurm_node_list import expand_tasks_per_node
 
 _MAX_DIGITS = 9
+_SLURM_COUNTS = "SLURM_STEP_TASKS_PER_NODE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +17,14 @@ class _Launcher:
     name: str
     rank: str
     size: str
+    local_size: str
 
 
 _LAUNCHERS = (
-    _Launcher("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    _Launcher("MVAPICH's launcher", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    _Launcher("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    _Launcher("MVAPICH's launcher", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"),
     # Last, for those above may set these as well: MPICH, Intel MPI, Cray's PALS, Slurm's pmi2.
-    _Launcher("the MPI launcher", "PMI_RANK", "PMI_SIZE"),
+    _Launcher("the MPI launcher", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
 )
 
 
@@ -34,19 +37,22 @@ class AnnouncedWorld:
         rank: This process's number.
         size: How many processes the launcher started.
         variables: The names of the variables that say so.
+        num_local: How many of them are on this host; None: the launcher does not say.
     """
 
     launcher: str
     rank: int
     size: int
     variables: tuple[str, str]
+    num_local: int | None = None
 
 
 def announced_by_mpi(variables: Mapping[str, str]) -> AnnouncedWorld | None:
     """The world that an MPI launcher announces; None where none did.
 
-    Variables read: OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE, MV2_COMM_WORLD_RANK and MV2_COMM_WORLD_SIZE, PMI_RANK
-    and PMI_SIZE.
+    Variables read: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_LOCAL_SIZE; MV2_COMM_WORLD_RANK,
+    MV2_COMM_WORLD_SIZE and MV2_COMM_WORLD_LOCAL_SIZE; PMI_RANK, PMI_SIZE and MPI_LOCALNRANKS, and where the last is
+    missing SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID.
 
     >>> announced_by_mpi({"PMI_RANK": "1", "PMI_SIZE": "4", "PMI_FD": "9"}).size
     4
@@ -64,8 +70,23 @@ def announced_by_mpi(variables: Mapping[str, str]) -> AnnouncedWorld | None:
             expected = "two whole numbers, the first one below the second"
             faults.add(f"{launcher.rank} and {launcher.size}", received, expected, "leave the launcher's variables be")
             raise faults.error()
-        return AnnouncedWorld(launcher.name, rank, size, (launcher.rank, launcher.size))
+        num_local = _num_local(variables, launcher)
+        if num_local is not None and not 1 <= num_local <= size:
+            num_local = None
+        return AnnouncedWorld(launcher.name, rank, size, (launcher.rank, launcher.size), num_local)
     return None
+
+
+def _num_local(variables: Mapping[str, str], launcher: _Launcher) -> int | None:
+    """Ranks on this host; None where nobody says, or nothing that makes sense: it is not worth a refusal."""
+    if text := variables.get(launcher.local_size):
+        return _number(text)
+    if launcher is not _LAUNCHERS[-1]:
+        return None
+    # Slurm's own pmi2 says it in Slurm's words; `mpiexec`, whose proxies are a step's tasks, has said it above.
+    counts = expand_tasks_per_node(_SLURM_COUNTS, variables.get(_SLURM_COUNTS, ""))
+    node = _number(variables.get("SLURM_NODEID", ""))
+    return None if isinstance(counts, Fault) or node is None or node >= len(counts) else counts[node]
 
 
 def _number(text: str) -> int | None:

@@ -56,7 +56,9 @@ def join_world(
     )
     if devices := devices_towards(cluster.address_of_rank(rank).host for rank in range(cluster.world_size)):
         os.environ.setdefault("UCX_NET_DEVICES", devices)
-    wiring = MpiWiring(membership.pmi_socket.detach(), membership.rank, membership.world_size)
+    wiring = MpiWiring(
+        membership.pmi_socket.detach(), membership.rank, membership.world_size, membership.local_world_size
+    )
     wiring.arm()
     world = World(
         identity,

@@ -21,6 +21,8 @@ class Departure:
     wait in a collective for this one. Paceline's own errors explain themselves: their message is printed without a
     traceback, and their exit code is used. A process that ends well meets the others and leaves in order.
 
+    A process that the script forks inherits all of this, but is no rank: it ends as if nobody watched.
+
     Args:
         world: The group, once joined; None before.
     """
@@ -29,9 +31,11 @@ class Departure:
         self.world: World | None = None
         self._failed_with: int | None = None
         self._previous_hook = sys.excepthook
+        self._pid = os.getpid()
 
     def watch(self) -> None:
-        """Begins to watch; once per process."""
+        """Begins to watch this process; once per process."""
+        self._pid = os.getpid()
         sys.excepthook = self._on_exception
         sys.exit = self._exit  # an exception hook is not told of SystemExit
         atexit.register(self._on_exit)
@@ -39,9 +43,13 @@ class Departure:
     def _exit(self, status: "str | int | None" = None, /) -> NoReturn:
         """`sys.exit`, which with a status other than 0 is a failure that the group must learn of."""
         leaving = SystemExit(status)
-        if status not in (None, 0) and self.world is not None:
+        ends_the_process = threading.current_thread() is threading.main_thread() and not self._is_forked()
+        if status not in (None, 0) and self.world is not None and ends_the_process:
             self._fail(leaving, self.world)
         raise leaving
+
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._pid
 
     def _fail(self, error: BaseException, world: World) -> None:
         report = describe(error, world.fatal)
@@ -54,6 +62,9 @@ class Departure:
             overdue.start()
 
     def _on_exception(self, type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if self._is_forked():
+            self._previous_hook(type_, error, trace)
+            return
         if isinstance(error, (ConfigurationError, StartTimeoutError, DesynchronizedError)):
             print(f"paceline: {error}", file=sys.stderr)  # the interpreter's own last words, in its place
             self._failed_with = describe(error, None).exit_code
@@ -63,6 +74,8 @@ class Departure:
             self._fail(error, self.world)
 
     def _on_exit(self) -> None:
+        if self._is_forked():
+            return
         if self._failed_with is not None:
             atexit.unregister(self._on_exit)
             atexit._run_exitfuncs()  # those of the script that were registered before

@@ -53,7 +53,7 @@ def join_site_mpi(
     Raises:
         ConfigurationError: MPI knows another world than the launcher announces, or the ranks' versions differ.
     """
-    wiring = MpiWiring(None, announced.rank, announced.size)
+    wiring = MpiWiring(None, announced.rank, announced.size, announced.num_local)
     mpi = wiring.initialise()
     if mpi.COMM_WORLD.Get_size() == 1:
         wiring.forget_segments()

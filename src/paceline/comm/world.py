@@ -147,8 +147,9 @@ class World:
 
 
 def _alone() -> World:
+    job_id = os.urandom(6).hex()  # another one in each run: the next one tidies up what this one leaves unfinished
     identity = WorkerIdentity(
-        rank=0, world_size=1, local_rank=0, local_world_size=1, generation=1, job_id="alone", seed=0
+        rank=0, world_size=1, local_rank=0, local_world_size=1, generation=1, job_id=job_id, seed=0
     )
     return World(identity, _connect_alone)
 

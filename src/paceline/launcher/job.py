@@ -3,7 +3,7 @@
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 MAX_SEED = 2**32 - 1
 """The largest that NumPy's generators take."""
 
-BOOTSTRAP = ("-m", "paceline.bootstrap")
-"""What prepares a worker and then runs the user's script in the same process."""
+BOOTSTRAP = ("-P", "-m", "paceline.bootstrap")
+"""What prepares a worker and then runs the user's script in the same process.
 
-_EVERY = re.compile(r"[1-9][0-9]*|[0-9]*[.]?[0-9]+s")
+-P: without it, `-m` would let a `signal.py` in the current directory replace the standard library's, although the
+script lies elsewhere. The bootstrap puts first on `sys.path` what Python would for the script.
+"""
+
+SNAPSHOT_EVERY = r"[1-9][0-9]*|[0-9]*[.]?[0-9]+s"
+"""What --snapshot-every takes, as a regular expression."""
 
 Binding = Literal["cores", "none"]
 
@@ -37,14 +42,9 @@ class Program:
         """The command of a worker, with this interpreter.
 
         >>> Program("train", ("--epochs", "3"), is_module=True).command()[1:]
-        ('-m', 'paceline.bootstrap', '-m', 'train', '--epochs', '3')
+        ('-P', '-m', 'paceline.bootstrap', '-m', 'train', '--epochs', '3')
         """
         return (sys.executable, *BOOTSTRAP, *(["-m"] if self.is_module else []), self.target, *self.arguments)
-
-
-def worker_command(target: str, arguments: Sequence[str], *, module: bool = False) -> tuple[str, ...]:
-    """The command of a worker that runs the script `target`, or the module of that name."""
-    return Program(target, tuple(arguments), module).command()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Snapshots:
     def faults(self) -> list[str]:
         """What is wrong with the options."""
         faults = []
-        if self.every is not None and not _EVERY.fullmatch(self.every):
+        if self.every is not None and not re.fullmatch(SNAPSHOT_EVERY, self.every):
             faults.append(
                 f"--snapshot-every: received {self.every!r}; expected steps, such as 100, or seconds, such as 30s"
             )
@@ -81,7 +81,7 @@ class Snapshots:
 class JobDescription:
     """A job.
 
-    >>> job = JobDescription(command=worker_command("train.py", []), num_workers=2, environment={})
+    >>> job = JobDescription(command=Program("train.py").command(), num_workers=2, environment={})
 
     Args:
         command: What each worker of this host executes.

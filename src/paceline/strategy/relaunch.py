@@ -27,7 +27,8 @@ def relaunch_over(workers: int) -> NoReturn:
         )
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     target = ["-m", spec.name.removesuffix(".__main__")] if spec is not None else [script]
-    command = [sys.executable, "-m", "paceline", "run", "--workers", str(workers), *target, *sys.argv[1:]]
+    # -P: without it, `-m` would let a `signal.py` in the current directory replace the standard library's.
+    command = [sys.executable, "-P", "-m", "paceline", "run", "--workers", str(workers), *target, *sys.argv[1:]]
     print(  # said to the user of a script, before any logging of theirs can be configured
         f"paceline: MirroredStrategy over {workers} devices: starting over as "
         f"`paceline run --workers {workers} {shlex.join([*target, *sys.argv[1:]])}`",

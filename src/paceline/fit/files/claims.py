@@ -19,10 +19,12 @@ import fcntl
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from paceline.cluster.job_directory import make_private
 
 
 class Claims:
@@ -35,6 +37,9 @@ class Claims:
 
     Args:
         directory: Shared by the ranks of this host, theirs alone; made when first needed.
+
+    Raises:
+        ConfigurationError: by every method, if somebody else may write there (`make_private`).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -67,6 +72,28 @@ class Claims:
             _append(ledger, moment, value)
             return value
 
+    def made_once(
+        self, name: str, moment: str, make: Callable[[], str], is_there: Callable[[str], bool], *, each_call: bool
+    ) -> str:
+        """What `make`, one line, returned to the first rank that came to this call; nobody else is at `name` meanwhile.
+
+        Args:
+            name: A text that means the same on every rank.
+            moment: One word for what is made.
+            make: Makes it. If it fails, the next rank makes it.
+            is_there: Whether what was made, and is called so, still is; if not, it is made again.
+            each_call: Whether a further call of one rank makes it again.
+        """
+        number = self._number(name, moment) if each_call else 1
+        with self._locked(name) as ledger:
+            values = _values(ledger, moment)
+            if len(values) >= number and is_there(values[number - 1]):
+                return values[number - 1]
+            value = make()
+            if len(values) < number:
+                _append(ledger, moment, value)
+            return value
+
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
         """While this lasts, no other rank of this host is in the same place. Blocks while one is."""
@@ -80,7 +107,7 @@ class Claims:
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[BinaryIO]:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._directory)
         with (self._directory / hashlib.sha256(name.encode()).hexdigest()).open("a+b") as ledger:
             fcntl.flock(ledger, fcntl.LOCK_EX)
             try:

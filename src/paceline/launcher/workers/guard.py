@@ -1,7 +1,7 @@
 """The process that ends a job when its launcher is gone: nothing outlives even ``kill -9``.
 
-    agent ── "started 1234" "ended 1234" … "bye" ──► pipe ──► guard (own session, deaf to all but SIGKILL)
-                                              end of file without "bye": SIGKILL to every process of the job
+    agent ── job's id, "started 1234" "ended 1234" … "bye" ──► pipe ──► guard (own session, deaf to all but SIGKILL)
+                                                end of file without "bye": SIGKILL to every process of the job
 
 Only the agent holds the writing end, so the end of file means that the agent is gone, however it went. The
 parent-death signal cannot do this: it is bound to the thread that spawned, and misses grandchildren. This
@@ -19,10 +19,12 @@ _LIMIT_SECONDS = 5.0
 
 
 def main() -> None:
-    """Runs the guard: ``python -m paceline.launcher.workers.guard JOB_ID``, reading standard input."""
+    """Runs the guard: ``python -P -m paceline.launcher.workers.guard``, reading standard input."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    (job_id,) = sys.argv[1:]
+    job_id = sys.stdin.buffer.readline().strip().decode()
+    if not job_id:  # the agent was gone before it had started anything
+        return
     workers: set[int] = set()
     for line in sys.stdin.buffer:
         word, _, number_text = line.strip().partition(b" ")

@@ -21,6 +21,10 @@ class GuardLine:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
+    def appoint(self, job_id: str) -> None:
+        """Whose guard it is; said first, and not on its command line, which all users of the host can read."""
+        self._send(job_id.encode() + b"\n")
+
     def worker_started(self, pid: int) -> None:
         """The job has one more worker."""
         self._send(b"%s %d\n" % (STARTED, pid))
@@ -46,7 +50,8 @@ def guarded(job_id: str) -> Iterator[GuardLine]:
     """
     variables = {name: value for name, value in os.environ.items() if name != environment.JOB_ID}
     process = subprocess.Popen(
-        [sys.executable, "-m", "paceline.launcher.workers.guard", job_id],
+        # -P: without it, `-m` would let a `signal.py` in the user's folder replace the standard library's.
+        [sys.executable, "-P", "-m", "paceline.launcher.workers.guard"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -55,6 +60,7 @@ def guarded(job_id: str) -> Iterator[GuardLine]:
     )
     assert process.stdin is not None
     line = GuardLine(process.stdin.fileno())
+    line.appoint(job_id)
     try:
         yield line
         line.say_bye()
