@@ -1,8 +1,10 @@
 """Snapshots that not all ranks can write do not hold up those that they can."""
 
+import errno
+import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +14,32 @@ import numpy as np
 import pytest
 
 from paceline.comm.threads import thread_group
-from paceline.resilience.keeper import Keeper
+from paceline.errors import ConfigurationError
+from paceline.resilience.keeper import ENDS_FIT, Keeper
 from paceline.resilience.kept_memory import Memory
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.parts import Part, PartRecord
+from paceline.store.parts import TENSORS_FILE, Part, PartRecord, rank_folder
+from paceline.store.snapshots import SnapshotStore
 
 LIMIT_SECONDS = 20.0
+
+
+def on_all(calls: list[Callable[[], Any]]) -> list[Any]:
+    """What each call gives or raises, all at once."""
+    results: list[Any] = [None] * len(calls)
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = calls[rank]()
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_SECONDS)
+    return results
 
 
 @contextmanager
@@ -28,11 +50,7 @@ def keepers(directory: Path, size: int) -> Iterator[list[Keeper]]:
         SimpleNamespace(identity=identity, rank=one.rank, size=size, communicator=one) for one in thread_group(size)
     ]
     all_of_them = [Keeper(str(directory), world, keep=3) for world in worlds]
-    threads = [threading.Thread(target=keeper.open) for keeper in all_of_them]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_SECONDS)
+    on_all([keeper.open for keeper in all_of_them])
     yield all_of_them
     for keeper in all_of_them:
         keeper.close()
@@ -127,3 +145,83 @@ def test_a_disk_that_is_in_time_takes_one_memory_until_it_is_freed(tmp_path: Pat
                 keeper.free_memory()
     assert places[0] is places[1]
     assert places[2] is not places[1]
+
+
+def no_room(number: int) -> Callable[[Any, str], None]:
+    def write_probe(self: Any, token: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return write_probe
+
+
+def commit(keeper: Keeper, other: Keeper, step: int, **notes: object) -> None:
+    meta = SnapshotMeta(0, step, 2, notes)
+    for one in (keeper, other):
+        one.keep(step, meta, lambda memory: Part({"w": memory.copy("w", np.full(4, step))}, {}))
+    assert keeper.finish(LIMIT_SECONDS)
+    assert keeper.committed is not None
+    assert keeper.committed.step == step
+
+
+def test_a_full_disk_keeps_no_generation_from_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with keepers(tmp_path / "run", 2) as (chief, other):
+        commit(chief, other, 5)
+    monkeypatch.setattr(SnapshotStore, "write_probe", no_room(errno.ENOSPC))
+    with keepers(tmp_path / "run", 2) as both:
+        assert [keeper.found and keeper.found.step for keeper in both] == [5, 5]
+        assert "NOTHING CAN BE WRITTEN" in caplog.text
+        commit(both[0], both[1], 6)  # there is room again
+    with keepers(tmp_path / "other", 2) as both:
+        assert [keeper.found for keeper in both] == [None, None]
+        commit(both[0], both[1], 7)
+
+
+def opened(*directories: Path) -> list[Any]:
+    identity = SimpleNamespace(job_id="job", generation=1, seed=7)
+    group = thread_group(len(directories))
+    all_of_them = [
+        Keeper(str(directory), SimpleNamespace(identity=identity, rank=one.rank, size=2, communicator=one), keep=3)  # type: ignore[arg-type]
+        for directory, one in zip(directories, group, strict=True)
+    ]
+    results = on_all([keeper.open for keeper in all_of_them])
+    all_of_them[0]._held.close()
+    return results
+
+
+def test_a_host_that_does_not_see_the_newest_snapshot_is_found_on_a_full_disk_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with keepers(tmp_path / "run", 2) as (chief, other):
+        commit(chief, other, 5)
+    (tmp_path / "another").mkdir()
+    monkeypatch.setattr(SnapshotStore, "write_probe", no_room(errno.ENOSPC))
+    monkeypatch.setattr("paceline.resilience.shared_directory._PROBE_SECONDS", 0.0)
+    for result in opened(tmp_path / "run", tmp_path / "another"):
+        assert isinstance(result, ConfigurationError)
+        assert "rank(s) 1 do not see" in str(result)
+
+
+def test_a_directory_that_never_held_anything_and_cannot_be_written_is_refused_on_all_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SnapshotStore, "write_probe", no_room(errno.EROFS))
+    for result in opened(tmp_path / "run", tmp_path / "run"):
+        assert isinstance(result, ConfigurationError)
+        assert "Read-only file system" in str(result)
+
+
+def test_the_end_of_a_fit_that_is_damaged_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with keepers(tmp_path / "run", 2) as (chief, other):
+        for step in (1, 2):
+            commit(chief, other, step, **{ENDS_FIT: True})
+        path = tmp_path / "run" / "step-000000000001" / rank_folder(1) / TENSORS_FILE
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+    with keepers(tmp_path / "run", 2) as both:
+        assert on_all([lambda keeper=keeper: keeper.end_of_fit(1) for keeper in both]) == [None, None]
+        assert caplog.text.count("does not match its checksum") == 1
+        ends = on_all([lambda keeper=keeper: keeper.end_of_fit(2) for keeper in both])
+        assert [end.step for end in ends] == [2, 2]

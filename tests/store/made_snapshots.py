@@ -1,8 +1,5 @@
 """Small snapshots for tests."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 import numpy
 
 from paceline.store.manifest import SnapshotInfo, SnapshotMeta
@@ -13,9 +10,9 @@ from paceline.store.staging import Writer
 JOB = Writer("job-a", 1)
 
 
-def part(step: int, rank: int = 0, blobs: Mapping[str, Path] | None = None) -> Part:
+def part(step: int, rank: int = 0) -> Part:
     tensors = {"w": numpy.full((2, 3), step, "float32"), "rank": numpy.array(rank)}
-    return Part(tensors, {"step": step, "rank": rank}, blobs or {})
+    return Part(tensors, {"step": step, "rank": rank})
 
 
 def save(store: SnapshotStore, step: int, world_size: int = 2, attempt: int = 0) -> SnapshotInfo:

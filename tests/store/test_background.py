@@ -34,16 +34,13 @@ class Slow:
 def test_a_newer_job_replaces_the_one_that_waits():
     slow = Slow()
     with BackgroundWriter(slow.write, slow.on_done) as writer:
-        assert writer.is_idle
         assert writer.submit("a") is None
         assert slow.begun.acquire(timeout=LIMIT_SECONDS)
         assert writer.submit("b") is None
         assert writer.submit("c") == "b"
-        assert not writer.is_idle
         assert not writer.flush(0)
         slow.go.release(2)
         assert writer.flush(LIMIT_SECONDS)
-        assert writer.is_idle
     assert slow.results() == [("a", "A"), ("c", "C")]
 
 
@@ -72,6 +69,24 @@ def test_a_failure_is_told_and_the_next_job_is_done():
     assert isinstance(failed.error, OSError)
     assert failed.result is None
     assert (good.error, good.result) == (None, "GOOD")
+
+
+def test_whoever_cannot_take_a_failure_does_not_end_the_thread(caplog: pytest.LogCaptureFixture):
+    slow = Slow()
+    slow.go.release(2)
+
+    def on_done(job: str, outcome: Outcome[str]) -> None:
+        slow.on_done(job, outcome)
+        if outcome.error:
+            raise ValueError("the store's package has an error of its own")
+
+    with BackgroundWriter(slow.write, on_done) as writer:
+        writer.submit("bad")
+        assert writer.flush(LIMIT_SECONDS)
+        writer.submit("good")
+        assert writer.flush(LIMIT_SECONDS)
+    assert slow.results() == [("bad", None), ("good", "GOOD")]
+    assert "an error of its own" in caplog.text
 
 
 def test_leaving_finishes_what_waits():

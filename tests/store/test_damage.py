@@ -7,22 +7,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_snapshots import JOB, part, save, steps
+from made_snapshots import JOB, save, steps
 
 from paceline.store.damage import DamagedSnapshotError
-from paceline.store.manifest import DamagedSnapshot, SnapshotMeta
+from paceline.store.manifest import DamagedSnapshot
 from paceline.store.snapshots import SnapshotStore
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two snapshots, of steps 10 and 20, with a blob in the second one."""
+    """Two snapshots, of steps 10 and 20."""
     root = tmp_path_factory.mktemp("whole")
-    (root / "blob").write_bytes(b"blob")
     store = SnapshotStore(root / "run", writer=JOB)
     save(store, 10)
-    record = store.write_part(20, 0, part(20, 0, {"it/ckpt": root / "blob"}))
-    store.commit(20, SnapshotMeta(0, 0, 2), [record, store.write_part(20, 1, part(20, 1))])
+    save(store, 20)
     return root / "run"
 
 
@@ -48,7 +46,6 @@ def assert_the_one_before_is_used(run: Path, reason: str) -> None:
 def test_every_file_is_covered(run: Path):
     assert [str(path.relative_to(run / "step-000000000020")) for path in files(run)] == [
         "manifest.json",
-        "rank-00000/blobs/it/ckpt",
         "rank-00000/state.json",
         "rank-00000/tensors.safetensors",
         "rank-00001/state.json",
@@ -85,14 +82,14 @@ def test_any_change_of_any_file(whole: Path, tmp_path_factory: pytest.TempPathFa
         assert_the_one_before_is_used(run, "")
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(5))
 def test_a_missing_file(run: Path, number: int):
     path = files(run)[number]
     path.unlink()
     assert_the_one_before_is_used(run, f"{path.relative_to(run)} is missing")
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(5))
 def test_a_directory_or_a_pipe_in_the_place_of_a_file(run: Path, number: int):
     path = files(run)[number]
     path.unlink()
@@ -103,7 +100,7 @@ def test_a_directory_or_a_pipe_in_the_place_of_a_file(run: Path, number: int):
     assert_the_one_before_is_used(run, "missing")
 
 
-def test_a_reader_refuses_damage_at_each_file(run: Path, tmp_path: Path):
+def test_a_reader_refuses_damage_at_each_file(run: Path):
     store = SnapshotStore(run)
     info = store.find("step-000000000020")
     for path in files(run)[1:]:
@@ -114,10 +111,7 @@ def test_a_reader_refuses_damage_at_each_file(run: Path, tmp_path: Path):
     for read in (lambda: reader.state(0), lambda: reader.tensors(1)):
         with pytest.raises(DamagedSnapshotError, match="does not match its checksum"):
             read()
-    with pytest.raises(DamagedSnapshotError, match="does not match its checksum"):
-        reader.fetch_blob(0, "it/ckpt", tmp_path / "copy")
-    assert not list(tmp_path.glob("copy*"))
-    assert len(store.verify(info)) == 5
+    assert len(store.verify(info)) == 4
 
 
 def test_a_huge_manifest_is_not_read(run: Path):

@@ -1,5 +1,6 @@
 """One job for each directory."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,33 @@ def test_the_wait_ends(tmp_path: Path):
         pass
     assert next(times, None) is None
     lock.release()
+
+
+def test_an_earlier_generation_on_a_lost_host_is_waited_for_longer(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """The lock of a client that is gone stays with a file server until its lease is over."""
+    folder, now, slept = LocalFolder(tmp_path), [0.0], []
+    with held(folder, FIRST, 0):
+        lock = folder.lock(".lock", "")
+        assert json.loads(lock.holder)["generation"] == 1
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            now[0] += 30.0
+
+        with (
+            pytest.raises(ConfigurationError, match=r"an earlier generation of this job still holds.*job-a"),
+            held(folder, NEXT, 10, clock=lambda: now[0], sleep=sleep, own_job_seconds=100),
+        ):
+            pass
+        assert len(slept) == 4
+        assert caplog.text.count("still locked by an earlier generation of this job") == 1
+        for stranger in (OTHER, FIRST):  # FIRST: another keeper of the same process, which would wait for itself
+            with (
+                pytest.raises(ConfigurationError, match="another job writes"),
+                held(folder, stranger, 0, clock=lambda: now[0], sleep=sleep),
+            ):
+                pass
+        assert len(slept) == 4
 
 
 def test_a_forked_child_does_not_keep_a_dead_chief_s_lock(tmp_path: Path):

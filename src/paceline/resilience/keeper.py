@@ -10,20 +10,17 @@ import atexit
 import contextlib
 import logging
 import os
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from paceline.comm.communicator import Communicator
 from paceline.comm.world import World
 from paceline.errors import ConfigurationError
 from paceline.observe.rank_logging import log_with_rank
 from paceline.resilience.chaos import chaos_of
 from paceline.resilience.kept_memory import Memories, Memory
+from paceline.resilience.shared_directory import check_that_all_see_it, chiefs_texts
 from paceline.resilience.struck_folder import StruckFolder
 from paceline.store.background import BackgroundWriter, Outcome
 from paceline.store.folder import Folder
@@ -39,7 +36,6 @@ ENDS_FIT = "ends_fit"
 
 _ENDS_OF_FITS_KEPT = 16
 _PARTS_SECONDS = 120.0
-_PROBE_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _LAST_SECONDS = 20.0
 """For what is being written when the process ends."""
@@ -111,10 +107,10 @@ class Keeper:
                 name = self._newest()
             except (ConfigurationError, OSError) as error:
                 fault = str(error) or type(error).__name__
-        fault, name = _chiefs_texts(communicator, fault, name)
+        fault, name = chiefs_texts(communicator, fault, name)
         if fault:
             raise ConfigurationError(f"the snapshot directory {self.location} cannot be used: {fault}")
-        self._check_that_all_see_it(communicator)
+        check_that_all_see_it(self._store, communicator, name)
         self.found = self._store.find(name) if name else None
         self._background.__enter__()
         atexit.register(self.close)
@@ -124,14 +120,9 @@ class Keeper:
         return self._store.open(info)
 
     def end_of_fit(self, fit_call: int) -> SnapshotInfo | None:
-        """The snapshot in which that `fit` had ended, if it is still there. Collective: as the chief sees it."""
-        name = ""
-        if self._world.rank == 0:
-            for entry in self._store.entries():
-                if isinstance(entry, SnapshotInfo) and entry.fit_call == fit_call and entry.notes.get(ENDS_FIT):
-                    name = entry.name
-                    break
-        [name] = _chiefs_texts(self._world.communicator, name)
+        """The snapshot in which that `fit` had ended, if it is there and whole. Collective: as the chief sees it."""
+        name = self._intact_end(fit_call) if self._world.rank == 0 else ""
+        [name] = chiefs_texts(self._world.communicator, name)
         return self._store.find(name) if name else None
 
     def keep(self, step: int, meta: SnapshotMeta, copy: Callable[[Memory], Part]) -> None:
@@ -195,25 +186,16 @@ class Keeper:
             _LOGGER.warning("%s", line)
         return "" if search.found is None else search.found.name
 
-    def _check_that_all_see_it(self, communicator: Communicator) -> None:
-        if communicator.size == 1:
-            return
-        [token] = _chiefs_texts(communicator, secrets.token_hex(8))
-        if communicator.rank == 0:
-            self._store.write_probe(token)
-        communicator.barrier()
-        give_up_at = time.monotonic() + _PROBE_SECONDS
-        while not (is_seen := self._store.sees_probe(token)) and time.monotonic() < give_up_at:
-            time.sleep(_POLL_SECONDS)
-        views = np.concatenate(communicator.all_gather(np.array([is_seen], np.int8)))
-        if communicator.rank == 0:
-            self._store.remove_probe(token)
-        if not views.all():
-            raise ConfigurationError(
-                f"the snapshot directory {self.location} is not the same one on all hosts: rank(s) "
-                f"{', '.join(map(str, np.flatnonzero(views == 0)))} do not see what rank 0 writes there. Give a "
-                "directory on a file system that all hosts share, or an object store's URL (--snapshot-dir)."
-            )
+    def _intact_end(self, fit_call: int) -> str:
+        for entry in self._store.entries():
+            if not (isinstance(entry, SnapshotInfo) and entry.fit_call == fit_call and entry.notes.get(ENDS_FIT)):
+                continue
+            # What was found to go on from is known to be whole.
+            faults = () if self.found is not None and entry.name == self.found.name else self._store.verify(entry)
+            if not faults:
+                return entry.name
+            _LOGGER.warning("snapshot %s is not used: %s", entry.path, faults[0])
+        return ""
 
     def _write(self, job: _Job) -> SnapshotInfo | None:
         while self._handed_over[0][1] < job.attempt:
@@ -260,10 +242,3 @@ class Keeper:
 def _is_passed_through(info: SnapshotInfo, newest: SnapshotInfo) -> bool:
     """Whether a rerun passes through this one: it ends one of the last fits before the one that goes on."""
     return bool(info.notes.get(ENDS_FIT)) and newest.fit_call - info.fit_call <= _ENDS_OF_FITS_KEPT
-
-
-def _chiefs_texts(communicator: Communicator, *texts: str) -> list[str]:
-    """The chief's texts on every rank. Collective."""
-    own = "\0".join(texts).encode() if communicator.rank == 0 else b""
-    gathered = communicator.all_gather(np.frombuffer(own, np.uint8))
-    return gathered[0].tobytes().decode().split("\0")

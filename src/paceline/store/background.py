@@ -6,12 +6,15 @@
 A disk that is slower than the snapshots come costs snapshots, not memory and not steps. Failures are told, not raised.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
+
+_LOGGER = logging.getLogger("paceline")
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -43,7 +46,7 @@ class BackgroundWriter(Generic[Job, Result]):
 
     Args:
         write: The work.
-        on_done: Told of each job that was begun, in the thread; must not raise.
+        on_done: Told of each job that was begun, in the thread; what it raises is logged.
         patience_seconds: How long leaving the block may take.
         clock: Seconds.
     """
@@ -78,12 +81,6 @@ class BackgroundWriter(Generic[Job, Result]):
             self._is_ending = True
             self._change.notify_all()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing runs and nothing waits."""
-        with self._change:
-            return not self._is_busy and not self._waiting
-
     def submit(self, job: Job) -> Job | None:
         """Hands over a job and returns at once: with the older one that waited and will not be done now, if any."""
         with self._change:
@@ -114,6 +111,8 @@ class BackgroundWriter(Generic[Job, Result]):
                 self._is_busy = True
             try:
                 self._on_done(job, self._outcome(job))
+            except Exception:  # the thread must live: the next job is another chance
+                _LOGGER.exception("a snapshot could not be brought to its end; the next one is tried when it is due")
             finally:
                 with self._change:
                     self._is_busy = False

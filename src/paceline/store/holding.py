@@ -5,6 +5,7 @@ snapshots and go on from each other's newest.
 """
 
 import json
+import logging
 import os
 import socket
 import time
@@ -17,6 +18,11 @@ from paceline.store.staging import Writer, is_of_generation, is_of_job
 
 LOCK_FILE = ".lock"
 
+logger = logging.getLogger("paceline")
+
+_OWN_JOB_SECONDS = 150.0
+"""For the chief of an earlier generation, whose host is lost: a file server keeps its lock for 90 s or more."""
+
 _INTERVAL_SECONDS = 0.1
 _MAX_SHOWN_CHARACTERS = 200
 
@@ -28,6 +34,7 @@ def held(
     wait_seconds: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    own_job_seconds: float = _OWN_JOB_SECONDS,
 ) -> Iterator[tuple[str, ...]]:
     """Holds the directory for the job of `writer` while the block lasts, and first removes what dead jobs left behind.
 
@@ -39,25 +46,46 @@ def held(
         wait_seconds: For a holder that is about to go, as a killed chief is.
         clock: Seconds.
         sleep: For so many seconds.
+        own_job_seconds: In place of `wait_seconds` for an earlier generation of the same job, which cannot be alive.
 
     Raises:
         ConfigurationError: another job holds it.
         OSError: it cannot be made or written.
     """
-    text = json.dumps({"job": writer.job_id, "host": socket.gethostname(), "process": os.getpid()})
-    deadline = clock() + wait_seconds
+    place = {"host": socket.gethostname(), "process": os.getpid()}
+    text = json.dumps({"job": writer.job_id, "generation": writer.generation, **place})
+    begin, is_told = clock(), False
     while not (lock := folder.lock(LOCK_FILE, text)).is_held:
-        if clock() >= deadline:
+        seconds, is_own = clock() - begin, _is_earlier_generation(lock.holder, writer)
+        holder = lock.holder[:_MAX_SHOWN_CHARACTERS] or "it does not say which"
+        if seconds >= (max(wait_seconds, own_job_seconds) if is_own else wait_seconds):
             raise ConfigurationError(
-                f"--snapshot-dir: received {folder.location}, where another job writes "
-                f"({lock.holder[:_MAX_SHOWN_CHARACTERS] or 'it does not say which'}). "
-                "Give each job a directory of its own, or end the other one"
+                f"--snapshot-dir: received {folder.location}, where "
+                f"{'an earlier generation of this job still holds the lock' if is_own else 'another job writes'} "
+                f"({holder}). Give each job a directory of its own, or end the other one"
+            )
+        if seconds >= wait_seconds and not is_told:
+            is_told = True
+            logger.warning(
+                "%s is still locked by an earlier generation of this job (%s). Where its host was lost, a file server "
+                "keeps the lock for a while; waiting for up to %.0f s.",
+                folder.location,
+                holder,
+                own_job_seconds,
             )
         sleep(_INTERVAL_SECONDS)
     try:
         yield _tidied(folder, writer, lock)
     finally:
         lock.release()
+
+
+def _is_earlier_generation(holder: str, writer: Writer) -> bool:
+    try:
+        said = json.loads(holder)
+        return bool(said["job"] == writer.job_id and said["generation"] < writer.generation)
+    except (ValueError, KeyError, TypeError):  # nothing yet, half of it, or somebody else's words
+        return False
 
 
 def _tidied(folder: Folder, writer: Writer, lock: Lock) -> tuple[str, ...]:

@@ -121,6 +121,7 @@ class LocalFolder(Folder):
         with suppress(OSError):  # a full disk: the lock is held all the same
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, text.encode()[:_MAX_HOLDER_BYTES], 0)
+            os.fsync(descriptor)  # on the server, should this host be lost
         return _FileLock(descriptor, is_held=True, is_certain=True, holder=text)
 
     def _make_directories(self, directory: Path) -> None:

@@ -1,8 +1,7 @@
 """What one rank puts into a snapshot, and the record of what was written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paceline.store.checksum import ALGORITHM, is_checksum
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
 TENSORS_FILE = "tensors.safetensors"
 STATE_FILE = "state.json"
-BLOBS_FOLDER = "blobs"
 
 _MAX_NAME_BYTES = 255
 
@@ -23,25 +21,15 @@ _MAX_NAME_BYTES = 255
 class Part:
     """What one rank puts into a snapshot.
 
-        Part({"dense/kernel": kernel}, {"epoch": 3}, {"iterator/ckpt.index": path})
+        Part({"dense/kernel": kernel}, {"epoch": 3})
 
     Args:
         tensors: Arrays by any name.
         state: JSON (`json_bytes.to_bytes`).
-        blobs: Files to copy in, by the name that they get: relative, with ``/`` between folders.
-
-    Raises:
-        ValueError: the name of a blob cannot be the name of a file.
     """
 
     tensors: "Mapping[str, Array]"
     state: Mapping[str, object]
-    blobs: Mapping[str, Path] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        wrong = [name for name in self.blobs if not is_file_name(name)]
-        if wrong:
-            raise ValueError(f"blobs: received {wrong}; expected relative names like 'iterator/ckpt.index'")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,6 @@
 """Reading a snapshot back: every byte is checked against the manifest before anybody uses it."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.store.checksum import begun
@@ -10,7 +8,7 @@ from paceline.store.damage import DamagedSnapshotError, Fault, unreadable
 from paceline.store.folder import Folder
 from paceline.store.json_bytes import from_bytes
 from paceline.store.manifest import SnapshotInfo
-from paceline.store.parts import BLOBS_FOLDER, STATE_FILE, TENSORS_FILE, FileRecord, PartRecord, rank_folder
+from paceline.store.parts import STATE_FILE, TENSORS_FILE, FileRecord, PartRecord, rank_folder
 from paceline.store.tensor_header import TensorHeader, read_headers
 
 if TYPE_CHECKING:
@@ -56,27 +54,6 @@ class SnapshotReader:
         self._check_size(rank, self._record(rank).file(TENSORS_FILE))
         with self._folder.reader(self._path(rank, TENSORS_FILE)) as file:
             return read_headers(file, f"{TENSORS_FILE} of rank {rank}")
-
-    def blob_names(self, rank: int) -> tuple[str, ...]:
-        """The names of a rank's other files."""
-        names = (file.name for file in self._record(rank).files)
-        return tuple(name.removeprefix(f"{BLOBS_FOLDER}/") for name in names if name.startswith(f"{BLOBS_FOLDER}/"))
-
-    def fetch_blob(self, rank: int, name: str, destination: Path) -> None:
-        """Copies one of the other files to `destination`, which is there only if it is whole; makes its directories.
-
-        Raises:
-            KeyError: there is no such file in the part.
-        """
-        record = self._record(rank).file(f"{BLOBS_FOLDER}/{name}")
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        partial = destination.with_name(f"{destination.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("wb") as copy:
-                self._stream(rank, record, copy.write)
-            partial.replace(destination)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def verify(self, rank: int, progress: Callable[[int], None]) -> tuple[Fault, ...]:
         """Reads all files of a part; what is wrong with them.

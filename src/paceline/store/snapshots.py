@@ -26,6 +26,7 @@ from paceline.store.manifest import (
     SnapshotInfo,
     SnapshotMeta,
     manifest_bytes,
+    parsed_manifest,
 )
 from paceline.store.parts import Part, PartRecord, rank_folder
 from paceline.store.reading import SnapshotReader
@@ -121,7 +122,7 @@ class SnapshotStore:
 
         Raises:
             TypeError, ValueError: the part holds what cannot be stored.
-            OSError: the disk is full, the directory has gone, a blob cannot be read.
+            OSError: the disk is full, the directory has gone.
         """
         return self._staging().write(step, attempt, rank, part)
 
@@ -154,15 +155,20 @@ class SnapshotStore:
             self._folder.delete(f"{staging}/{rank_folder(part.rank)}/{RECORD_FILE}")
         with self._folder.writer(f"{staging}/{MANIFEST_FILE}") as file:
             file.write(data)
-        info = self._catalog.find(self._folder.publish(staging, snapshot_name(step)))
-        self._retain(info)
+        name = self._folder.publish(staging, snapshot_name(step))
+        # From here on nothing may be raised: the caller would abandon what is a snapshot now.
+        info = parsed_manifest(data, name, f"{self.location}/{name}", step)
+        try:
+            self._retain(info)
+        except Exception as error:
+            logger.warning("old snapshots stay in %s (%s)", self.location, error)
         return info
 
     def abandon(self, step: int, *, attempt: int = 0) -> None:
         """Removes the parts of a snapshot that will not be committed; what cannot be removed stays. The chief only."""
         try:
             self._folder.delete(self._staging().directory(step, attempt))
-        except OSError as error:
+        except Exception as error:  # whatever an object store's package raises: this is no reason to stop training
             logger.warning("an incomplete snapshot of step %d stays in %s (%s)", step, self.location, error)
 
     # Reading

@@ -1,7 +1,7 @@
 """Parts on their way into a snapshot: what ranks have written that no manifest names yet.
 
     .tmp-step-000000000130-4f2a-g2-a0/      job 4f2a, generation 2, attempt 0
-        rank-00000/tensors.safetensors, state.json, blobs/...
+        rank-00000/tensors.safetensors, state.json
         rank-00000/record.json              written last: this part is complete
         rank-00001/...
 
@@ -13,26 +13,16 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from paceline.store.checksum import begun
 from paceline.store.damage import DamagedSnapshotError
 from paceline.store.folder import Folder
 from paceline.store.json_bytes import sealed, to_bytes, unsealed
-from paceline.store.parts import (
-    BLOBS_FOLDER,
-    STATE_FILE,
-    TENSORS_FILE,
-    FileRecord,
-    Part,
-    PartRecord,
-    rank_folder,
-)
+from paceline.store.parts import STATE_FILE, TENSORS_FILE, FileRecord, Part, PartRecord, rank_folder
 
 SNAPSHOT_PREFIX = "step-"
 RECORD_FILE = "record.json"
 
-_CHUNK_BYTES = 4 << 20
 _MAX_RECORD_BYTES = 16 << 20
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _RANK_FOLDER = re.compile(r"rank-(\d{5,9})", re.ASCII)
@@ -89,9 +79,6 @@ class Staging:
         }
         self._folder.delete(folder)  # of an earlier try
         files = [self._write_file(folder, name, chunks) for name, chunks in contents.items()]
-        for name, path in part.blobs.items():
-            with path.open("rb") as blob:
-                files.append(self._write_file(folder, f"{BLOBS_FOLDER}/{name}", _chunks(blob)))
         record = PartRecord(rank, tuple(files))
         self._folder.announce(f"{folder}/{RECORD_FILE}", sealed(record.to_json(), "the record of a part"))
         return record
@@ -138,8 +125,3 @@ def _is_staging(name: str, job_id: str, generation: str) -> bool:
 def snapshot_name(step: int) -> str:
     """How the directory of a snapshot is called; names sort like steps."""
     return f"{SNAPSHOT_PREFIX}{step:012d}"
-
-
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    while chunk := file.read(_CHUNK_BYTES):
-        yield chunk
