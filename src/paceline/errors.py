@@ -12,7 +12,7 @@ EXIT_UNAVAILABLE = 69
 """The group could not be formed: some worker never came (``EX_UNAVAILABLE`` of ``sysexits.h``)."""
 
 EXIT_PREEMPTED = 75
-"""The job was told to stop and has left a snapshot: the same command goes on (``EX_TEMPFAIL`` of ``sysexits.h``)."""
+"""The job was told to stop: the same command goes on from the newest snapshot (``EX_TEMPFAIL`` of ``sysexits.h``)."""
 
 EXIT_CONFIGURATION = 78
 """TF_CONFIG or another setting is wrong (``EX_CONFIG`` of ``sysexits.h``)."""

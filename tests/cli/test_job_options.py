@@ -1,22 +1,28 @@
 """From options to the job: hosts, their slots, and what goes to other hosts."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from paceline.cli.job_options import HostOptions, NodeOptions, make_job
+from paceline.cli import leaving
+from paceline.cli.app import app
+from paceline.cli.job_options import HostOptions, NodeOptions, SnapshotOptions, make_job
 from paceline.cluster.hosts import HostSlots
 from paceline.errors import ConfigurationError
-from paceline.launcher.job import JobDescription, Program
+from paceline.launcher import running
+from paceline.launcher.job import JobDescription, Program, Snapshots
 
 NO_NODES = NodeOptions(None, None, None)
+NO_SNAPSHOTS = SnapshotOptions(None, None, None)
 
 
 @pytest.fixture(autouse=True)
 def plain_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PACELINE_NNODES", "PACELINE_NODE_RANK", "PACELINE_RENDEZVOUS", "PACELINE_NETWORK_INTERFACE"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("PACELINE_")]:
+        monkeypatch.delenv(name)
 
 
 def hosts(text: str | None = None, file: Path | None = None, command: str = "ssh", **more: object) -> HostOptions:
@@ -39,7 +45,7 @@ def job(
         "allow_mismatch": False,
         "max_restarts": 0,
         "restart_window_seconds": None,
-        "snapshots": None,
+        "snapshots": NO_SNAPSHOTS,
         "hang_timeout_seconds": None,
         "standby": False,
         **more,
@@ -101,6 +107,54 @@ def test_the_interface_of_the_option_or_the_variable(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PACELINE_NETWORK_INTERFACE", "eth1")
     assert job(None, hosts()).network_interface == "eth1"
     assert job(None, hosts(), network_interface="eth0").network_interface == "eth0"
+
+
+def test_variables_stand_in_for_the_options_about_snapshots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    assert job(None, hosts()).snapshots is None
+    monkeypatch.setenv("PACELINE_SNAPSHOT_EVERY", "40")
+    assert job(None, hosts()).snapshots is None
+    monkeypatch.setenv("PACELINE_SNAPSHOT_DIR", "kept")
+    monkeypatch.setenv("PACELINE_SNAPSHOT_KEEP", "2")
+    monkeypatch.setenv("PACELINE_HANG_TIMEOUT", "7.5")
+    monkeypatch.chdir(tmp_path)
+    made = job(None, hosts())
+    assert made.snapshots == Snapshots(directory=str(tmp_path / "kept"), every="40", keep=2)
+    assert made.hang_timeout_seconds == 7.5
+    made = job(None, hosts(), snapshots=SnapshotOptions("gs://b/f", "5s", None), hang_timeout_seconds=1.0)
+    assert made.snapshots == Snapshots(directory="gs://b/f", every="5s", keep=2)
+    assert made.hang_timeout_seconds == 1.0
+    made = job(None, hosts(), forwarded=("PACELINE_SNAPSHOT_DIR=/of/env",))
+    assert made.snapshots is not None
+    assert made.snapshots.directory == "/of/env"
+    monkeypatch.setenv("PACELINE_SNAPSHOT_DIR", "")
+    assert job(None, hosts()).snapshots is None
+
+
+@pytest.mark.parametrize("name", ["PACELINE_SNAPSHOT_KEEP", "PACELINE_HANG_TIMEOUT"])
+def test_a_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setenv("PACELINE_SNAPSHOT_DIR", "kept")
+    monkeypatch.setenv(name, "many")
+    with pytest.raises(ConfigurationError, match=rf"{name}: received 'many'; expected a number"):
+        job(None, hosts())
+
+
+def test_what_the_system_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def run(job: JobDescription) -> int:
+        raise PermissionError(13, "Permission denied", "logs/job_1.log")
+
+    codes: list[int] = []
+    monkeypatch.setattr(running, "run", run)
+    monkeypatch.setattr(leaving, "leave", codes.append)
+    (tmp_path / "t.py").touch()
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "t.py")])
+    assert result.exception is None
+    assert result.stderr == "paceline: this host cannot run the job: [Errno 13] Permission denied: 'logs/job_1.log'\n"
+    assert codes == [69]
+
+
+def test_options_about_snapshots_want_to_know_where():
+    with pytest.raises(ValueError, match="expected --snapshot-dir with them"):
+        job(None, hosts(), snapshots=SnapshotOptions(None, "5s", None))
 
 
 def test_nodes_count_their_own_workers():

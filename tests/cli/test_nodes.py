@@ -21,7 +21,6 @@ def test_options():
     nodes = nodes_of(2, 1, "node0:29400", {})
     assert nodes is not None
     assert (nodes.num_nodes, nodes.node_rank, nodes.rendezvous) == (2, 1, Address("node0", 29400))
-    assert not nodes.is_secret
 
 
 def test_variables_stand_in_for_options_one_by_one():
@@ -99,7 +98,6 @@ def test_the_key_comes_from_the_description_or_from_the_secret(tmp_path):
     secret.chmod(0o600)
     nodes = nodes_of(2, 1, "127.0.0.1:1", {"PACELINE_SECRET_FILE": str(secret)})
     assert nodes is not None
-    assert nodes.is_secret
     assert nodes.key != key(2, 1, "127.0.0.1:1")
 
 

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from paceline.cli.app import app
+from paceline.cli.render.verbs import render as render_verbs
 from paceline.render.training_run import TrainingRun
 
 LIMIT_SECONDS = 60
@@ -18,14 +19,19 @@ KUBERNETES = ("kubernetes", "--name", "train", "--image", "team/train:1")
 GCLOUD = ("gcloud", "--zone", "us-central1-a", "--machine-type", "n2-standard-8")
 VERBS = {"kubernetes": KUBERNETES, "slurm": ("slurm",), "gcloud": GCLOUD}
 
+COMMANDS_OF_APP = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
 ALL_RUN_FLAGS = (
     "--nnodes", "3", "--workers", "2", "--seed", "7", "--bind", "none", "--log-dir", "logs", "--start-timeout", "90",
-    "--max-restarts", "2", "--env", "A=b", "--network-interface", "eth0", "--require-secret", "--allow-mismatch",
+    "--max-restarts", "2", "--restart-window", "3600", "--snapshot-dir", "snapshots", "--snapshot-every", "30s",
+    "--snapshot-keep", "4", "--hang-timeout", "60", "--standby",
+    "--env", "A=b", "--network-interface", "eth0", "--require-secret", "--allow-mismatch",
     "--no-drop-in", "--verbose", "-m",
 )  # fmt: skip
 COMMAND = (
-    "--seed 7 --bind none --log-dir logs --start-timeout 90 --max-restarts 2 --network-interface eth0 "
-    "--require-secret --allow-mismatch --no-drop-in --verbose -m train --epochs 3"
+    "--seed 7 --bind none --log-dir logs --start-timeout 90 --max-restarts 2 --restart-window 3600 "
+    "--snapshot-dir snapshots --snapshot-every 30s --snapshot-keep 4 --hang-timeout 60 --standby "
+    "--network-interface eth0 --require-secret --allow-mismatch --no-drop-in --verbose -m train --epochs 3"
 )
 
 
@@ -77,13 +83,38 @@ def test_the_flags_of_run_reach_the_command(verb: str) -> None:
 def test_run_knows_every_flag_that_is_rendered() -> None:
     everything = TrainingRun(
         script="train.py", module=True, workers="2", variables={}, seed=1, bind="none", log_dir="a",
-        start_timeout_seconds=1.0, max_restarts=1, require_secret=True, allow_mismatch=True, network_interface="a",
-        drop_in=False, verbose=True,
+        start_timeout_seconds=1.0, max_restarts=1, restart_window_seconds=1.0, snapshot_dir="s", snapshot_every="1s",
+        snapshot_keep=1, hang_timeout_seconds=1.0, standby=True, require_secret=True, allow_mismatch=True,
+        network_interface="a", drop_in=False, verbose=True,
     )  # fmt: skip
     words = everything.command("--nnodes", "2", "--rendezvous", "a:1", "--node-rank", "0")
     rendered = {word for word in words if word.startswith("-")}
-    known = {flag for parameter in typer.main.get_command(app).commands["run"].params for flag in parameter.opts}  # type: ignore[attr-defined]
+    known = {flag for parameter in COMMANDS_OF_APP["run"].params for flag in parameter.opts}
     assert rendered <= known
+
+
+def test_all_flags_of_run_that_hold_for_any_host_are_rendered() -> None:
+    """A new flag of `run` is one of `render`, or is named here."""
+    of_run = {flag for one in COMMANDS_OF_APP["run"].params for flag in one.opts}
+    about_this_command = {
+        *("--hosts", "-H", "--hostfile", "--ssh-port", "-p", "--ssh-identity-file", "-i", "--ssh-command"),
+        *("--remote-python", "--node-rank", "--machine-rank", "--rendezvous", "--rdzv-endpoint", "-x"),
+        *("--num-machines", "--network-interfaces", "--chaos"),
+    }
+    verbs = typer.main.get_command(render_verbs).commands  # type: ignore[attr-defined]
+    for verb in VERBS:
+        of_verb = {flag for one in verbs[verb].params for flag in one.opts}
+        assert of_run - of_verb == about_this_command
+
+
+def test_what_is_wrong_with_snapshots_is_told() -> None:
+    words = ("--snapshot-every", "0", "--snapshot-keep", "0", "--hang-timeout", "-1", "--restart-window", "0")
+    code, _, faults = render("slurm", *words, "train.py")
+    assert code == 2
+    for flag in words[::2]:
+        assert f"{flag}: received" in faults
+    assert "--snapshot-dir with it" in faults
+    assert render("slurm", "--snapshot-dir", "", "train.py")[0] == 2
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

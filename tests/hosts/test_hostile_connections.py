@@ -68,7 +68,7 @@ def job(own_two_hosts: Lab, tmp_path: Path) -> Job:
     secret.write_text(secrets.token_hex())
     variables = {"PACELINE_SECRET_FILE": str(secret)}
     cluster, _ = parse_tf_config(tf_config(own_two_hosts.hosts, 1))
-    return Job(own_two_hosts, variables, job_key(cluster, variables).value, tmp_path / "stop")
+    return Job(own_two_hosts, variables, job_key(cluster, variables), tmp_path / "stop")
 
 
 @pytest.mark.timeout(240)

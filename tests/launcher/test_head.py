@@ -4,14 +4,18 @@ import asyncio
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from paceline.errors import ConfigurationError
 from paceline.launcher import running
+from paceline.launcher.head import Head
+from paceline.launcher.hosts.gathering import Gathering, Member
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers import local_crew
+from paceline.launcher.workers.guard_line import GuardLine
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
 
@@ -143,7 +147,7 @@ def test_a_worker_that_does_not_speak_pmi_is_told_to_the_user_and_goes_on(run):
         num_workers=1,
     )
     assert finished.code == 0
-    assert "rank 0 does not speak PMI-1" in finished.told[1]
+    assert "rank 0 sent something on its PMI socket that MPICH does not send: not a PMI-1 request" in finished.told[1]
 
 
 def test_garbled_messages_are_told_and_ignored(run):
@@ -175,14 +179,37 @@ def test_a_wrong_tf_config_is_refused_before_anything_starts(monkeypatch: pytest
         running.run(job)
 
 
-def test_a_notebooks_running_loop_is_no_obstacle(capfd: pytest.CaptureFixture[str]):
-    async def cell() -> int:
-        return running.run(
-            JobDescription(command=("sh", "-c", "echo hello"), num_workers=2, environment=dict(os.environ))
-        )
+class Broken(Gathering):
+    """A disk or a process table that is full, as the head meets it."""
 
-    assert asyncio.run(cell()) == 0
-    assert capfd.readouterr().out.count("hello") == 2
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.codes: list[int] = []
+
+    async def gather(self, generation: int) -> tuple[Member, ...]:
+        raise PermissionError(13, "Permission denied", "logs/job_0.log")
+
+    def tell(self, lines: Sequence[str]) -> None:
+        self.told += lines
+
+    def show_life(self) -> None: ...
+
+    async def close(self, exit_code: int) -> None:
+        self.codes.append(exit_code)
+
+
+def test_the_other_hosts_hear_why_the_head_cannot_go_on(monkeypatch: pytest.MonkeyPatch):
+    broken = Broken()
+    monkeypatch.setattr(Head, "_gathering", lambda *_: broken)
+    job = JobDescription(command=("true",), num_workers=1, environment={})
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    with pytest.raises(PermissionError):
+        asyncio.run(Head(job, "ab12", GuardLine(descriptor)).run())
+    os.close(descriptor)
+    (line,) = broken.told
+    assert line.startswith("paceline: host ")
+    assert line.endswith(" cannot run the job: [Errno 13] Permission denied: 'logs/job_0.log'.")
+    assert broken.codes == [69]
 
 
 def test_a_command_that_cannot_be_started_leaves_nothing(capfd: pytest.CaptureFixture[str]):

@@ -1,12 +1,13 @@
 """From the options of ``paceline run`` to the job that they describe."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from paceline.cluster import environment
+from paceline.errors import ConfigurationError
 from paceline.launcher.job import JobDescription, Program, Snapshots
 from paceline.launcher.workers.host_resources import core_quota, num_workers_for, usable_cores, visible_gpus
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from paceline.launcher.other_hosts import SeveralHosts
 
 AUTO = "auto"
+
+_Number = TypeVar("_Number", int, float)
 
 _TELL_OF_OTHER_HOSTS = (
     environment.NNODES,
@@ -46,6 +49,15 @@ class NodeOptions:
     rendezvous: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions:
+    """Where `fit` keeps snapshots, and how often; None: not given."""
+
+    directory: str | None
+    every: str | None
+    keep: int | None
+
+
 def make_job(
     program: Program,
     workers: str | None,
@@ -64,7 +76,7 @@ def make_job(
     allow_mismatch: bool,
     max_restarts: int,
     restart_window_seconds: float | None,
-    snapshots: Snapshots | None,
+    snapshots: SnapshotOptions,
     hang_timeout_seconds: float | None,
     standby: bool,
 ) -> JobDescription:
@@ -102,24 +114,45 @@ def make_job(
         allow_mismatch=allow_mismatch or variables.get(environment.ALLOW_MISMATCH) == "1",
         max_restarts=max_restarts,
         restart_window_seconds=restart_window_seconds,
-        snapshots=snapshots,
-        hang_timeout_seconds=hang_timeout_seconds,
+        snapshots=snapshots_of(snapshots, variables),
+        hang_timeout_seconds=_hang_timeout(hang_timeout_seconds, variables),
         standby=standby,
     )
 
 
-def snapshots_of(directory: str | None, every: str | None, keep: int | None) -> Snapshots | None:
-    """What the options about snapshots say; a folder on this host is made absolute, for workers on others.
+def snapshots_of(options: SnapshotOptions, variables: Mapping[str, str]) -> Snapshots | None:
+    """What the options about snapshots say, and the variables for those that are not given.
+
+    A folder on this host is made absolute, for workers on others.
 
     Raises:
+        ConfigurationError: a variable is wrong.
         ValueError: there is no folder, but other options about snapshots.
     """
-    if directory is not None:
-        place = directory if "://" in directory else str(Path(directory).absolute())
-        return Snapshots(directory=place, every=every, keep=keep)
-    if every is not None or keep is not None:
-        raise ValueError("--snapshot-every, --snapshot-keep: expected --snapshot-dir with them, which says where")
-    return None
+    directory = options.directory if options.directory is not None else variables.get(environment.SNAPSHOT_DIR)
+    if not directory:
+        if options.every is not None or options.keep is not None:
+            raise ValueError("--snapshot-every, --snapshot-keep: expected --snapshot-dir with them, which says where")
+        return None
+    return Snapshots(
+        directory=directory if "://" in directory else str(Path(directory).absolute()),
+        every=options.every if options.every is not None else variables.get(environment.SNAPSHOT_EVERY) or None,
+        keep=options.keep if options.keep is not None else _number(environment.SNAPSHOT_KEEP, int, variables),
+    )
+
+
+def _hang_timeout(seconds: float | None, variables: Mapping[str, str]) -> float | None:
+    return seconds if seconds is not None else _number(environment.HANG_TIMEOUT, float, variables)
+
+
+def _number(name: str, read: Callable[[str], _Number], variables: Mapping[str, str]) -> _Number | None:
+    text = variables.get(name)
+    if not text:
+        return None
+    try:
+        return read(text)
+    except ValueError:
+        raise ConfigurationError(f"{name}: received {text!r}; expected a number") from None
 
 
 def _concerns_others(hosts: HostOptions, nodes: NodeOptions, variables: Mapping[str, str]) -> bool:

@@ -56,7 +56,7 @@ def nodes_of(
     assert address is not None
     description = hashlib.sha256(f"nodes {count} {address}".encode()).digest()
     key = described_key(description, [address.host] if rank == 0 else [], variables)
-    return Nodes(num_nodes=count, node_rank=rank, rendezvous=address, key=key.value, is_secret=key.is_secret)
+    return Nodes(num_nodes=count, node_rank=rank, rendezvous=address, key=key)
 
 
 def _number(name: str, variables: Mapping[str, str], faults: list[str]) -> int | None:

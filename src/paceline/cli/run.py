@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from paceline.errors import EXIT_CONFIGURATION, EXIT_USAGE, ConfigurationError
+from paceline.errors import EXIT_CONFIGURATION, EXIT_UNAVAILABLE, EXIT_USAGE, ConfigurationError
 
 EXIT_INTERRUPTED = 130
 """What shells show for a program that Ctrl-C ended."""
@@ -121,8 +121,8 @@ def run(
             "--env",
             "-x",
             metavar="NAME[=VALUE]",
-            help="A variable for the workers on all hosts; repeat for more. PACELINE_*, TF_*, KERAS_*, UCX_* go "
-            "there by themselves.",
+            help="A variable for the workers on all hosts; repeat for more. PACELINE_*, TF_*, KERAS_*, UCX_*, "
+            "MPIR_CVAR_*, FI_* go there by themselves.",
             show_default=False,
         ),
     ] = None,
@@ -245,14 +245,14 @@ def run(
     """
     if not module and not Path(script).exists():
         _refuse(f"SCRIPT: received {script!r}; expected a file that exists here (with -m, the name of a module)")
-    from paceline.cli.job_options import HostOptions, NodeOptions, make_job, snapshots_of
+    from paceline.cli.job_options import HostOptions, NodeOptions, SnapshotOptions, make_job
     from paceline.cli.leaving import leave
     from paceline.cluster.communication import communication
-    from paceline.launcher.job import JobDescription, Program
+    from paceline.launcher.job import Program
     from paceline.launcher.running import run
 
-    def make() -> JobDescription:
-        return make_job(
+    try:
+        job = make_job(
             Program(script, tuple(arguments or ()), module),
             workers,
             HostOptions(hosts, hostfile, ssh_command, ssh_port, ssh_identity_file, remote_python),
@@ -269,13 +269,10 @@ def run(
             allow_mismatch=allow_mismatch,
             max_restarts=max_restarts,
             restart_window_seconds=restart_window,
-            snapshots=snapshots_of(snapshot_dir, snapshot_every, snapshot_keep),
+            snapshots=SnapshotOptions(snapshot_dir, snapshot_every, snapshot_keep),
             hang_timeout_seconds=hang_timeout,
             standby=standby,
         )
-
-    try:
-        job = make()
         if chaos:
             from paceline.cli.chaos_option import under_chaos
 
@@ -286,6 +283,9 @@ def run(
     except ConfigurationError as fault:
         typer.echo(f"paceline: {fault}", err=True)
         code = EXIT_CONFIGURATION
+    except OSError as fault:
+        typer.echo(f"paceline: this host cannot run the job: {fault}", err=True)
+        code = EXIT_UNAVAILABLE
     except ValueError as fault:
         _refuse(str(fault))
     except KeyboardInterrupt:  # before the first worker, or after the last

@@ -8,17 +8,17 @@ The steps live in files of their own; this one only puts them in order. ``runnin
 """
 
 import asyncio
-import os
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from paceline.errors import EXIT_UNAVAILABLE
+from paceline.cluster.signals import PREEMPTION_SIGNALS
+from paceline.errors import EXIT_PREEMPTED, EXIT_UNAVAILABLE
 from paceline.launcher.generations import report
 from paceline.launcher.generations.generation import Generation
 from paceline.launcher.generations.ledger import Ledger, death_text
@@ -31,8 +31,8 @@ from paceline.launcher.hosts.lineup import Lineup
 from paceline.launcher.hosts.placement import Station, generation_orders
 from paceline.launcher.hosts.single_host import SingleHost
 from paceline.launcher.interrupts import interrupts
-from paceline.launcher.job import MAX_SEED, JobDescription
-from paceline.launcher.kept_seed import kept_seed
+from paceline.launcher.job import JobDescription
+from paceline.launcher.kept_seed import seed_of
 from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.sink import StreamSink
 from paceline.launcher.output.worker_output import LogFile, WorkerOutput
@@ -51,7 +51,6 @@ class Head:
         job: The job, checked.
         job_id: Its name.
         guard: Ends its processes if this one is gone.
-        offer_interrupter: Is handed a function that does what Ctrl-C does, callable in any thread.
     """
 
     def __init__(
@@ -59,14 +58,13 @@ class Head:
         job: JobDescription,
         job_id: str,
         guard: GuardLine,
-        offer_interrupter: Callable[[Callable[[], object]], None] = lambda _: None,
     ) -> None:
         self._job = job
         self._job_id = job_id
         self._guard = guard
-        self._offer_interrupter = offer_interrupter
-        self._seed = _seed_of(job)
-        assert 0 <= self._seed <= MAX_SEED
+        self._seed = 0
+        """Known when the hosts are: they may see snapshots of this job that go on."""
+        self._takes_snapshots = job.snapshots is not None
         self._supervision: Supervision | None = None
         self._gathering_task: asyncio.Task[tuple[Member, ...]] | None = None
         self._signal: signal.Signals | None = None
@@ -79,7 +77,6 @@ class Head:
         with ExitStack() as lifetimes:
             screen = Screen(self._sink(sys.stdout), self._sink(sys.stderr))
             gathering = self._hosts = self._gathering(loop, screen)
-            self._offer_interrupter(partial(loop.call_soon_threadsafe, self._interrupt, signal.SIGINT))
             lifetimes.enter_context(interrupts(loop, self._interrupt))
             code = EXIT_UNAVAILABLE
             try:
@@ -88,9 +85,12 @@ class Head:
                 screen.say(fault.lines)
                 gathering.tell(fault.lines)
                 code = fault.exit_code
+            except OSError as fault:  # the user of this host reads it as the end of the command
+                gathering.tell([f"paceline: host {socket.gethostname()} cannot run the job: {fault}."])
+                raise
             except asyncio.CancelledError:
                 assert self._signal is not None
-                code = EXIT_SIGNALLED + self._signal
+                code = self._exit_code_of(self._signal)
                 gathering.tell([f"paceline: stopped by {self._signal.name}, before the workers began."])
             finally:
                 await gathering.close(code)
@@ -130,6 +130,8 @@ class Head:
         number = _FIRST_GENERATION
         while True:
             members = await self._gathered(gathering, number)
+            if number == _FIRST_GENERATION:
+                self._seed = seed_of(self._job, [member.crew.facts for member in members])
             lineup = Lineup(members, self._orders(members, number))
             if number == _FIRST_GENERATION:
                 lines = lineup.opening_lines(self._job, self._job_id, self._seed)
@@ -137,15 +139,16 @@ class Head:
                 log_files = [lifetimes.enter_context(file) if file else None for file in self._log_files(lineup)]
             outcome, step, lines = await self._generation(loop, lineup, screen, log_files)
             verdict = policy.after(outcome, step, time.monotonic())
-            if self._signal is not None:  # perhaps in the last moments of a generation that died
-                verdict = Finish("")
+            exit_code = outcome.exit_code
+            if self._signal is not None and isinstance(verdict, Restart):  # in the last moments of what has died
+                verdict, exit_code = Finish(""), self._exit_code_of(self._signal)
             if isinstance(verdict, Finish):
                 lines += [f"paceline: no restart: {verdict.reason}."] if verdict.reason else []
                 if policy.num_restarts:
                     lines.append(f"paceline: {self._ledger.summary(policy.num_restarts, time.monotonic())}")
                 screen.say(lines)
                 gathering.tell(lines)
-                return outcome.exit_code
+                return exit_code
             screen.say(lines)
             gathering.tell(lines)
             self._ledger.died(death_text(outcome, lineup.hosts, step), time.monotonic())
@@ -175,7 +178,7 @@ class Head:
             num_workers=len(outputs),
             start_timeout_seconds=self._job.start_timeout_seconds,
             now=time.monotonic(),
-            takes_snapshots=self._job.snapshots is not None,
+            takes_snapshots=self._takes_snapshots,
             hang_timeout_seconds=self._job.hang_timeout_seconds,
         )
         supervision = Supervision(
@@ -191,6 +194,7 @@ class Head:
             outcome = await supervision.run()
         finally:
             self._supervision = None
+        self._takes_snapshots = generation.takes_snapshots
         screen.close()
         return outcome, generation.step, report.report_lines(outcome, supervision.witnesses())
 
@@ -210,6 +214,11 @@ class Head:
         elif self._gathering_task is not None:
             self._gathering_task.cancel()
 
+    def _exit_code_of(self, number: signal.Signals) -> int:
+        """Of a job that a signal has ended between two generations, or before the first one."""
+        is_preemption = self._takes_snapshots and number in PREEMPTION_SIGNALS
+        return EXIT_PREEMPTED if is_preemption else EXIT_SIGNALLED + number
+
     def _orders(self, members: Sequence[Member], generation: int) -> tuple[Begin, ...]:
         return generation_orders(
             [Station(member.crew.facts, member.num_ranks, member.interface) for member in members],
@@ -225,10 +234,3 @@ class Head:
             None if folder is None or crew.shows_own_output else LogFile(folder / f"job_{rank}.log")
             for rank, crew in lineup.ranks()
         ]
-
-
-def _seed_of(job: JobDescription) -> int:
-    if job.seed is not None:
-        return job.seed
-    kept = kept_seed(job.snapshots.directory) if job.snapshots is not None else None
-    return int.from_bytes(os.urandom(4)) if kept is None else kept

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,14 +10,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 @contextmanager
 def interrupts(loop: asyncio.AbstractEventLoop, receive: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Passes signals to `receive` while it lasts; then every handler is what it was.
+    """Passes signals to `receive` while it lasts, in the main thread; then every handler is what it was.
 
-    A signal that was being ignored stays ignored (``nohup``, or in the background of a shell script). Outside
-    the main thread Python receives no signals and this does nothing.
+    A signal that was being ignored stays ignored (``nohup``, or in the background of a shell script).
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     taken = [number for number in _SIGNALS if before[number] != signal.SIG_IGN]
     for number in taken:

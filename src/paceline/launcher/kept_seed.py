@@ -1,6 +1,28 @@
 """The seed of the job whose snapshots are there already: a run that goes on needs it before its script runs."""
 
-from paceline.launcher.job import MAX_SEED
+import os
+from collections.abc import Iterable
+
+from paceline.launcher.job import MAX_SEED, JobDescription
+from paceline.rendezvous.generation_order import HostFacts
+
+_RANDOM_BYTES = 4
+
+
+def seed_of(job: JobDescription, facts: Iterable[HostFacts]) -> int:
+    """The user's seed; else that of the snapshots, as this machine or the first host that sees them has it; else any.
+
+    Args:
+        job: The job.
+        facts: What its hosts have said.
+    """
+    if job.seed is not None:
+        return job.seed
+    seeds = [one.kept_seed for one in facts]
+    if job.snapshots is not None:
+        seeds.insert(0, kept_seed(job.snapshots.directory))
+    drawn = int.from_bytes(os.urandom(_RANDOM_BYTES))
+    return next((seed for seed in seeds if seed is not None and 0 <= seed <= MAX_SEED), drawn)
 
 
 def kept_seed(directory: str) -> int | None:

@@ -28,8 +28,6 @@ class Nodes:
     """Where node 0 answers."""
     key: bytes
     """The job's, by which its agents know each other."""
-    is_secret: bool
-    """Whether `key` comes from a secret, not only from the job's description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,23 +4,16 @@ check ─► guard ─► import of the rest, while the guard gets ready ─► 
 """
 
 import os
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
 
 from paceline.launcher.checks import check
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.guard_line import GuardLine, guarded
 
-if TYPE_CHECKING:
-    from paceline.launcher.head import Head
-
 
 def run(job: JobDescription) -> int:
     """Runs `job`, or this host's part of it, leaves no process behind, and returns its exit code.
 
-    That is 0, or the first failure's. The workers' output goes to ``sys.stdout`` and ``sys.stderr``. May be called
-    inside a running event loop (a notebook), which then stands still meanwhile.
+    That is 0, or the first failure's. The workers' output goes to ``sys.stdout`` and ``sys.stderr``.
 
     Raises:
         ConfigurationError: a setting is wrong; nothing has been started.
@@ -41,24 +34,4 @@ def _run_head(job: JobDescription, job_id: str, guard: GuardLine) -> int:
 
     from paceline.launcher.head import Head
 
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(Head(job, job_id, guard).run())
-    return _run_beside_running_loop(partial(Head, job, job_id, guard))
-
-
-def _run_beside_running_loop(make_head: "Callable[[Callable[[Callable[[], object]], None]], Head]") -> int:
-    """In a thread with a loop of its own; Ctrl-C, which reaches only the main thread, is passed on."""
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
-    interrupters: list[Callable[[], object]] = []
-    with ThreadPoolExecutor(1) as pool:
-        job_code = pool.submit(lambda: asyncio.run(make_head(interrupters.append).run()))
-        while True:
-            try:
-                return job_code.result()
-            except KeyboardInterrupt:
-                for interrupt in interrupters:
-                    interrupt()
+    return asyncio.run(Head(job, job_id, guard).run())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from paceline.cluster.address_text import MAX_PORT
 from paceline.cluster.faults import Fault, shown
+from paceline.launcher.job import SNAPSHOT_EVERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ SELECTOR = Grammar(
 )
 
 VARIABLE = Grammar(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable", "NAME=VALUE")
+
+EVERY = Grammar(SNAPSHOT_EVERY, "steps, or seconds with an s", "100 or 30s", 32)
 
 INTERFACE = Grammar(r"[^\s/]{1,15}", "the name of a network interface", "eth0", 15)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from paceline.cluster import environment
 from paceline.cluster.faults import Fault, shown
 from paceline.launcher.job import MAX_SEED
-from paceline.render.grammar import INTERFACE, VARIABLE, is_text
+from paceline.render.grammar import EVERY, INTERFACE, VARIABLE, is_text
 
 SET_BY_US = frozenset({environment.NNODES, environment.NODE_RANK, environment.RENDEZVOUS, environment.SECRET_FILE})
 """Variables that a rendered file sets itself."""
@@ -32,6 +32,12 @@ class TrainingRun:
         log_dir: Folder on the hosts for the workers' output; None: no files.
         start_timeout_seconds: How long the group may take to form; None: the default of `run`.
         max_restarts: How often a lost generation is followed by another.
+        restart_window_seconds: Only restarts of the last so many seconds count; None: all.
+        snapshot_dir: Where `fit` keeps snapshots, as the hosts see it; None: nowhere.
+        snapshot_every: ``100`` (steps) or ``30s``; None: the default of `run`.
+        snapshot_keep: How many snapshots stay; None: the default of `run`.
+        hang_timeout_seconds: How long workers that make steps may make none; None: for ever.
+        standby: Whether processes that have imported TensorFlow wait for the next generation.
         require_secret: Whether a job without a secret is refused.
         allow_mismatch: Whether hosts may differ in versions and arguments.
         network_interface: The interface that peers reach; None: found by itself.
@@ -50,6 +56,12 @@ class TrainingRun:
     log_dir: str | None = None
     start_timeout_seconds: float | None = None
     max_restarts: int = 0
+    restart_window_seconds: float | None = None
+    snapshot_dir: str | None = None
+    snapshot_every: str | None = None
+    snapshot_keep: int | None = None
+    hang_timeout_seconds: float | None = None
+    standby: bool = False
     require_secret: bool = False
     allow_mismatch: bool = False
     network_interface: str | None = None
@@ -66,6 +78,12 @@ class TrainingRun:
             *_option("--log-dir", self.log_dir),
             *_option("--start-timeout", _number(self.start_timeout_seconds)),
             *_option("--max-restarts", self.max_restarts or None),
+            *_option("--restart-window", _number(self.restart_window_seconds)),
+            *_option("--snapshot-dir", self.snapshot_dir),
+            *_option("--snapshot-every", self.snapshot_every),
+            *_option("--snapshot-keep", self.snapshot_keep),
+            *_option("--hang-timeout", _number(self.hang_timeout_seconds)),
+            *(("--standby",) if self.standby else ()),
             *_option("--network-interface", self.network_interface),
             *(("--require-secret",) if self.require_secret else ()),
             *(("--allow-mismatch",) if self.allow_mismatch else ()),
@@ -91,8 +109,10 @@ class TrainingRun:
             yield Fault("--workers", shown(self.workers), "a number from 1 on, or auto", "write --workers 2")
         if fault := INTERFACE.fault("--network-interface", self.network_interface):
             yield fault
+        yield from self._snapshot_faults()
         yield from self._variable_faults()
-        for word in (self.script, *self.arguments, self.log_dir or "", *self.given_variables().values()):
+        folders = (self.log_dir or "", self.snapshot_dir or "")
+        for word in (self.script, *self.arguments, *folders, *self.given_variables().values()):
             if not is_text(word):
                 yield Fault("SCRIPT and ARGS", shown(word), "text in UTF-8", "rename it, or read it from a file")
 
@@ -101,11 +121,27 @@ class TrainingRun:
             yield Fault("--nnodes", shown(self.nnodes), "a number from 1 on", "write --nnodes 2")
         if self.seed is not None and not 0 <= self.seed <= MAX_SEED:
             yield Fault("--seed", shown(self.seed), f"an integer from 0 to {MAX_SEED}", "write --seed 7")
-        seconds = self.start_timeout_seconds
-        if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
-            yield Fault("--start-timeout", shown(seconds), "seconds above 0", "write --start-timeout 600")
+        for flag, seconds in (
+            ("--start-timeout", self.start_timeout_seconds),
+            ("--restart-window", self.restart_window_seconds),
+            ("--hang-timeout", self.hang_timeout_seconds),
+        ):
+            if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
+                yield Fault(flag, shown(seconds), "seconds above 0", f"write {flag} 600")
         if self.max_restarts < 0:
             yield Fault("--max-restarts", shown(self.max_restarts), "a number from 0 on", "write --max-restarts 3")
+
+    def _snapshot_faults(self) -> Iterator[Fault]:
+        if self.snapshot_dir == "":
+            yield Fault("--snapshot-dir", shown(self.snapshot_dir), "a folder", "write --snapshot-dir snapshots")
+        if fault := EVERY.fault("--snapshot-every", self.snapshot_every):
+            yield fault
+        if self.snapshot_keep is not None and self.snapshot_keep < 1:
+            yield Fault("--snapshot-keep", shown(self.snapshot_keep), "a number from 1 on", "write --snapshot-keep 3")
+        if self.snapshot_dir is None and environment.SNAPSHOT_DIR not in self.variables:
+            for flag, value in (("--snapshot-every", self.snapshot_every), ("--snapshot-keep", self.snapshot_keep)):
+                if value is not None:
+                    yield Fault(flag, shown(value), "--snapshot-dir with it", "say where: --snapshot-dir snapshots")
 
     def _variable_faults(self) -> Iterator[Fault]:
         for name, value in self.variables.items():

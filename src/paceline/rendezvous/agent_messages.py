@@ -39,10 +39,13 @@ class Assignment:
     bind: str
     drop_in: bool
     standby: bool
+    hang_timeout_seconds: float | None
     network_interface: str
     """Comma-separated names, of which the first that the host has is used; empty: found out."""
     key: str
     """The job's key, in hexadecimal."""
+    snapshot_dir: str = ""
+    """Where to look for the seed of a job that goes on; the head's own machine may not see it. Empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +180,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Nothing of the generation is left, but for the processes `survivors`."""
-
-    survivors: tuple[int, ...]
+    """Nothing of the generation is left."""
 
 
 @dataclass(frozen=True, slots=True)

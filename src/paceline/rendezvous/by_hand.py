@@ -111,7 +111,7 @@ def join_by_hand(
         facts=facts,
         start_timeout_seconds=start_timeout_seconds,
         allow_mismatch=settings.get(environment.ALLOW_MISMATCH) == "1",
-        key=job_key(cluster, settings, warns=rank == 0).value.hex(),
+        key=job_key(cluster, settings, warns=rank == 0).hex(),
     )
     line, watchdog_line = socket.socketpair()
     pmi, watchdog_pmi = socket.socketpair()

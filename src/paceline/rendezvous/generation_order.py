@@ -36,6 +36,8 @@ class HostFacts:
     """Where peers may reach it, the likeliest first."""
     probe_port: int
     """Where it answers those who look for it."""
+    kept_seed: int | None = None
+    """Of the snapshots that are there already; None: none, or nobody has looked."""
 
 
 @dataclass(frozen=True, slots=True)

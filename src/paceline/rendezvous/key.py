@@ -10,7 +10,6 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.cluster import environment
@@ -27,21 +26,13 @@ def cluster_digest(cluster: ClusterSpec) -> str:
     return hashlib.sha256(canonical_bytes(cluster)).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class JobKey:
-    """A job's key, and whether strangers cannot know it."""
-
-    value: bytes
-    is_secret: bool
-
-
-def job_key(cluster: ClusterSpec, variables: Mapping[str, str], *, warns: bool = True) -> JobKey:
+def job_key(cluster: ClusterSpec, variables: Mapping[str, str], *, warns: bool = True) -> bytes:
     """The key of the job that `cluster` describes; see `described_key`. One process of a job is enough to warn."""
     hosts = [address.host for address in all_addresses(cluster)] if warns else []
     return described_key(canonical_bytes(cluster), hosts, variables)
 
 
-def described_key(description: bytes, hosts: Iterable[str], variables: Mapping[str, str]) -> JobKey:
+def described_key(description: bytes, hosts: Iterable[str], variables: Mapping[str, str]) -> bytes:
     """The key of a job: from the secret file, or without one from its `description`, with a warning where `hosts` are
     on a network. Variables read: PACELINE_SECRET_FILE, PACELINE_REQUIRE_SECRET.
 
@@ -51,7 +42,7 @@ def described_key(description: bytes, hosts: Iterable[str], variables: Mapping[s
     """
     path = variables.get(environment.SECRET_FILE)
     if path:
-        return JobKey(hashlib.sha256(b"paceline secret\0" + _secret(Path(path))).digest(), is_secret=True)
+        return hashlib.sha256(b"paceline secret\0" + _secret(Path(path))).digest()
     if variables.get(environment.REQUIRE_SECRET) == "1":
         raise ConfigurationError(
             f"{environment.REQUIRE_SECRET} is 1 (--require-secret), but {environment.SECRET_FILE} names no file. "
@@ -64,7 +55,7 @@ def described_key(description: bytes, hosts: Iterable[str], variables: Mapping[s
             "with strangers give every host the same file in %s.",
             environment.SECRET_FILE,
         )
-    return JobKey(hashlib.sha256(b"paceline cluster\0" + description).digest(), is_secret=False)
+    return hashlib.sha256(b"paceline cluster\0" + description).digest()
 
 
 def all_addresses(cluster: ClusterSpec) -> tuple[Address, ...]:

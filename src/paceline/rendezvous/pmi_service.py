@@ -1,10 +1,13 @@
-"""Answers one rank's PMI-1 requests on its socket; barriers go through the group."""
+"""Answers one rank's PMI-1 requests on its socket, in the watchdog or the agent; barriers go through the whole job.
+
+Not in the worker itself: `MPI_Init` holds the interpreter lock of the rank that asks.
+"""
 
 import socket
 from collections.abc import Callable, Mapping
 
 from paceline.rendezvous.framing import LineSplitter
-from paceline.rendezvous.loop import Loop
+from paceline.rendezvous.loop import SocketLoop
 from paceline.rendezvous.pmi import MAX_LINE_BYTES, PmiSession
 
 
@@ -21,7 +24,7 @@ class PmiService:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: SocketLoop,
         connection: socket.socket,
         session: PmiSession,
         on_barrier: Callable[[dict[str, str]], None],
@@ -48,6 +51,7 @@ class PmiService:
 
     def start(self) -> None:
         """Begins to answer."""
+        self._connection.setblocking(False)
         self._loop.watch(self._connection, self._ready)
 
     def release(self, keys: Mapping[str, str]) -> None:
@@ -55,20 +59,29 @@ class PmiService:
         if self._session.waiting:
             self._reply(self._session.release(keys))
 
+    def close(self) -> None:
+        """Ends the conversation."""
+        if self._open:
+            self._open = False
+            self._loop.forget(self._connection)
+            self._connection.close()
+
     def _ready(self, _readable: bool, _writable: bool) -> None:
         try:
             data = self._connection.recv(1 << 16)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if not data:
-            self._close()
+            self.close()
             return
         self._spoke = True
         try:
             for line in self._lines.feed(data):
                 self._answer(line.decode("ascii"))
         except (ValueError, KeyError) as fault:
-            self._close()
+            self.close()
             self._on_fault(f"sent something on its PMI socket that MPICH does not send: {fault}")
 
     def _answer(self, line: str) -> None:
@@ -79,13 +92,8 @@ class PmiService:
             self._on_barrier(dict(self._session.pending))
 
     def _reply(self, text: str) -> None:
+        # The lines are short and each is awaited by its rank: a socket's buffer always has room for one.
         try:
             self._connection.sendall(text.encode("ascii"))
         except OSError:
-            self._close()
-
-    def _close(self) -> None:
-        if self._open:
-            self._open = False
-            self._loop.forget(self._connection)
-            self._connection.close()
+            self.close()

@@ -211,8 +211,8 @@ def test_an_interrupt_while_stopping_kills_at_once_and_keeps_the_cause():
 
 
 EVENTS = st.one_of(
-    st.builds(Said, st.integers(0, 2), st.sampled_from([Joining(), Joined(), Finishing(), FAILED])),
-    st.builds(SignalReceived, st.sampled_from([signal.SIGINT, signal.SIGTERM])),
+    st.builds(Said, st.integers(0, 2), st.sampled_from([Joining(), Joined(), Finishing(), FAILED, Preempted(3)])),
+    st.builds(SignalReceived, st.sampled_from([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])),
     st.none(),  # time passes until the next deadline
 )
 
@@ -220,10 +220,11 @@ EVENTS = st.one_of(
 @given(
     st.lists(EVENTS, max_size=20),
     st.permutations([0, 1, 2]),
-    st.lists(st.integers(-15, 3), min_size=3, max_size=3),
+    st.lists(st.integers(-15, 3) | st.just(75), min_size=3, max_size=3),
+    st.booleans(),
 )
-def test_whatever_happens_there_is_one_end_and_it_is_told_truly(events, order, codes):
-    group = generation()
+def test_whatever_happens_there_is_one_end_and_it_is_told_truly(events, order, codes, takes_snapshots):
+    group = Generation(num_workers=3, start_timeout_seconds=60.0, now=0.0, takes_snapshots=takes_snapshots)
     now = 0.0
     actions: list[Action] = []
     for event in events:
@@ -270,11 +271,72 @@ def test_one_preempted_worker_takes_all_with_it():
     assert outcome_of(play(group, Exited(0, 75))).exit_code == 75
 
 
-def test_a_preemption_that_takes_too_long_is_an_interrupt():
+def test_a_preemption_that_takes_too_long_is_one_all_the_same():
+    """A trace, a data replay, or a step that takes longer."""
     group = kept_generation()
-    play(group, SignalReceived(signal.SIGUSR1))
-    assert group.tick(1.0 + LEAVING_SECONDS)[-1] == Terminate((0, 1))
-    assert outcome_of(play(group, Exited(0, -9), Exited(1, -9))).exit_code == 128 + 15
+    play(group, Said(0, Progress(7, 0)), SignalReceived(signal.SIGUSR1))
+    assert group.tick(1.0 + LEAVING_SECONDS) == [Announce(Preemption(7)), Terminate((0, 1))]
+    assert group.deadline == 1.0 + LEAVING_SECONDS
+    assert group.tick(1.0 + LEAVING_SECONDS) == [KillAll()]
+    assert outcome_of(play(group, Exited(0, -9), Exited(1, -9))).exit_code == 75
+
+
+def test_workers_that_nobody_listens_in_yet_are_preempted_too():
+    group = kept_generation()
+    play(group, Said(0, Joining()), SignalReceived(signal.SIGTERM))
+    assert play(group, Exited(1, -signal.SIGTERM)) == []
+    assert outcome_of(play(group, Exited(0, -signal.SIGTERM))).exit_code == 75
+
+
+@pytest.mark.parametrize("code", [75, -signal.SIGTERM, -signal.SIGUSR1])
+def test_a_worker_that_is_preempted_outside_of_fit_takes_the_others_with_it_at_once(code: int):
+    group = kept_generation()
+    left = Failed(exception="sys.exit(75)", traceback="", exit_code=75)
+    said = [Said(1, left)] if code == 75 else []
+    assert play(group, *said, Exited(1, code)) == [Terminate((0,)), TellLeaving()]
+    assert group.deadline == 1.0 + LEAVING_SECONDS
+    assert outcome_of(play(group, Exited(0, 75))).exit_code == 75
+
+
+@pytest.mark.parametrize(
+    "event", [Exited(1, -9), Exited(1, 1), Said(1, FAILED), HostGone((1,), "b", "is gone")], ids=repr
+)
+def test_what_a_rank_suffers_while_all_leave_is_part_of_the_preemption(event: Event):
+    group = kept_generation()
+    play(group, SignalReceived(signal.SIGTERM))
+    assert play(group, event) == []
+    assert group.deadline == 1.0 + GRACE_SECONDS, "nobody can write a snapshot any more"
+    group.tick(1.0 + GRACE_SECONDS)
+    group.tick(1.0 + GRACE_SECONDS)
+    ends = [Exited(1, 1)] if isinstance(event, Said) else []
+    assert outcome_of(play(group, *ends, Exited(0, -9))).exit_code == 75
+
+
+def test_a_scheduler_that_tells_all_processes_interrupts_no_snapshot():
+    group = kept_generation()
+    assert play(group, Said(1, Preempted(7)), SignalReceived(signal.SIGTERM)) == []
+    assert group.deadline == 1.0 + LEAVING_SECONDS
+    play(group, SignalReceived(signal.SIGTERM))
+    assert group.tick(1.0) == [KillAll()], "the second one to the launcher"
+    assert outcome_of(play(group, Exited(0, -9), Exited(1, -9))).exit_code == 75
+
+
+def test_ctrl_c_while_all_leave_is_the_user_s_word():
+    group = kept_generation()
+    play(group, SignalReceived(signal.SIGTERM), SignalReceived(signal.SIGINT))
+    assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 130
+
+
+def test_a_script_that_comes_to_its_end_while_all_leave_has_succeeded():
+    group = kept_generation()
+    play(group, SignalReceived(signal.SIGTERM))
+    assert outcome_of(play(group, Exited(0, 0), Exited(1, 0))).exit_code == 0
+
+
+def test_nobody_is_waited_for_while_all_leave():
+    group = kept_generation()
+    play(group, Said(0, Joining()), Said(1, Joining()), SignalReceived(signal.SIGTERM), Said(0, Joined()))
+    assert group.deadline == 1.0 + LEAVING_SECONDS
 
 
 def test_without_snapshots_sigterm_is_what_it_was():

@@ -4,6 +4,7 @@ from paceline.launcher.generations.outcome import (
     GroupNotFormed,
     Interrupted,
     Outcome,
+    Preemption,
     WorkerEnd,
     WorkerFailed,
     WorkerLeft,
@@ -88,6 +89,21 @@ def test_an_interrupt_needs_no_report():
     assert report_lines(Outcome(Interrupted(signal.SIGINT), (WorkerEnd(0, -15, None, False),)), witnesses(1)) == []
 
 
+def test_a_preemption_promises_no_snapshot_that_nobody_has_seen_and_names_what_went_wrong():
+    ends = (
+        WorkerEnd(0, 75, None, True),
+        WorkerEnd(1, -signal.SIGTERM, None, True),
+        WorkerEnd(2, -signal.SIGKILL, None, False),
+        WorkerEnd(3, -signal.SIGSEGV, None, True),
+        WorkerEnd(4, None, None, False, gone=True),
+    )
+    assert report_lines(Outcome(Preemption(7), ends), witnesses(5)) == [
+        "paceline: rank 3 was killed by signal 11 (SIGSEGV), while all ranks were leaving",
+        "paceline: rank 4 was lost with host node7",
+        "paceline: stopped after step 7; the same command goes on from the newest snapshot, if there is one.",
+    ]
+
+
 def test_success_needs_no_report():
     assert report_lines(Outcome(None, (WorkerEnd(0, 0, None, True),)), witnesses(1)) == []
 
@@ -95,6 +111,7 @@ def test_success_needs_no_report():
 def test_stopping_says_why():
     assert stopping_text(Interrupted(signal.SIGINT), 4) == "stopping 4 workers (SIGINT); Ctrl-C again kills at once"
     assert stopping_text(Interrupted(signal.SIGTERM), 1) == "stopping 1 worker (SIGTERM)"
+    assert "newest snapshot" in stopping_text(Preemption(7), 2)
     assert stopping_text(WorkerFailed(2, 1, None, ()), 3) == "rank 2 failed; stopping the others"
     assert stopping_text(WorkerFailed(0, 1, None, ()), 1) is None
 

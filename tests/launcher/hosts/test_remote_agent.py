@@ -173,6 +173,7 @@ def test_what_an_agent_cannot_run_is_told(tmp_path: Path, changes: dict[str, obj
         bind="cores",
         drop_in=True,
         standby=False,
+        hang_timeout_seconds=None,
         network_interface="",
         key="00" * 32,
     )

@@ -2,12 +2,12 @@ import json
 
 from paceline.cluster import environment
 from paceline.cluster.launched import WorkerIdentity, launched_identity
-from paceline.cluster.local import local_cluster
+from paceline.cluster.spec import WORKER, Address, ClusterSpec
 from paceline.cluster.tf_config import read_tf_config
 from paceline.launcher.workers.core_sharing import CoreShare
 from paceline.launcher.workers.worker_environment import WorkerPlan, plan_workers, worker_environment
 
-CLUSTER = local_cluster([2222, 2223])
+CLUSTER = ClusterSpec({WORKER: (Address("127.0.0.1", 2222), Address("127.0.0.1", 2223))})
 
 
 def identity(rank: int) -> WorkerIdentity:
@@ -59,6 +59,24 @@ def test_gpus_go_by_local_rank_and_are_shared_in_turn():
     variables = variables_of(WorkerPlan(identity(0), None, "5"), {"CUDA_VISIBLE_DEVICES": "3,5"})
     assert variables["CUDA_VISIBLE_DEVICES"] == "5"
     assert "PACELINE_COMMUNICATION" not in variables
+
+
+def test_agents_that_a_scheduler_gave_a_gpu_each_do_not_share_it():
+    """``srun --ntasks-per-node=2 --gpus-per-task=1``: each agent has one worker, and sees one GPU, of the same name."""
+    for rank in range(2):
+        (plan,) = plan_workers([identity(rank)], None, ("0",), gpus_are_given=True)
+        assert (plan.gpu, plan.gpu_is_shared) == ("0", False)
+    (plan,) = plan_workers([identity(0)], None, ("0",))
+    assert plan.gpu_is_shared
+    assert all(
+        plan.gpu_is_shared for plan in plan_workers([identity(0), identity(1)], None, ("0",), gpus_are_given=True)
+    )
+
+
+def test_mpi_gets_the_devices_of_the_plan_unless_the_user_named_others():
+    (plan,) = plan_workers([identity(0)], None, (), net_devices="eth0,mlx5_0:1")
+    assert variables_of(plan, {})["UCX_NET_DEVICES"] == "eth0,mlx5_0:1"
+    assert variables_of(plan, {"UCX_NET_DEVICES": "ib0"})["UCX_NET_DEVICES"] == "ib0"
 
 
 def test_workers_that_share_a_gpu_talk_over_mpi_unless_told_otherwise():

@@ -62,6 +62,38 @@ StartTimeout = Annotated[
     ),
 ]
 MaxRestarts = Annotated[int, typer.Option(metavar="N", help="How often a lost generation is followed by another one.")]
+RestartWindow = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Count only the restarts of the last so many seconds. Default: all.", show_default=False
+    ),
+]
+SnapshotDir = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Where `fit` keeps snapshots, on a disk that all hosts see, and goes on from the newest one.",
+        show_default=False,
+    ),
+]
+SnapshotEvery = Annotated[
+    str | None, typer.Option(metavar="STEPS|SECONDSs", help="100 (steps) or 30s. Default: 60s.", show_default=False)
+]
+SnapshotKeep = Annotated[
+    int | None, typer.Option(metavar="N", help="How many snapshots stay. Default: 3.", show_default=False)
+]
+HangTimeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="End workers that have made steps, and make none for so long. Default: never.",
+        show_default=False,
+    ),
+]
+Standby = Annotated[
+    bool,
+    typer.Option("--standby", help="Keep processes that have imported TensorFlow ready for a restart."),
+]
 RequireSecret = Annotated[bool, typer.Option("--require-secret", help="Refuse to run without a secret.")]
 AllowMismatch = Annotated[
     bool, typer.Option("--allow-mismatch", help="Go on although hosts differ in versions or arguments.")

@@ -50,6 +50,12 @@ def slurm(
     log_dir: options.LogDir = None,
     start_timeout: options.StartTimeout = None,
     max_restarts: options.MaxRestarts = 0,
+    restart_window: options.RestartWindow = None,
+    snapshot_dir: options.SnapshotDir = None,
+    snapshot_every: options.SnapshotEvery = None,
+    snapshot_keep: options.SnapshotKeep = None,
+    hang_timeout: options.HangTimeout = None,
+    standby: options.Standby = False,
     network_interface: options.NetworkInterface = None,
     require_secret: options.RequireSecret = False,
     allow_mismatch: options.AllowMismatch = False,
@@ -59,12 +65,13 @@ def slurm(
 ) -> None:
     """Write an sbatch script that starts one `paceline run` on each node.
 
-    Slurm tells the job before its time is over or its nodes are taken; it writes a snapshot, ends with 75, and
-    the script queues it again.
+    Slurm tells the job before its time is over or its nodes are taken. With --snapshot-dir it writes a snapshot,
+    ends with 75, and the script queues it again.
 
     \b
     Examples:
-      paceline render slurm --nnodes 4 --workers auto --gpus-per-node 4 --cpus-per-task 32 --time 12:00:00 train.py
+      paceline render slurm --nnodes 4 --workers auto --gpus-per-node 4 --cpus-per-task 32 --time 12:00:00 \\
+        --snapshot-dir snapshots train.py
       paceline render slurm --nnodes 2 --setup 'module load cuda' --setup 'source .venv/bin/activate' train.py
       paceline render slurm --nnodes 2 -o job.sh train.py --epochs 3 && sbatch job.sh
     """
@@ -85,6 +92,12 @@ def slurm(
             log_dir=log_dir,
             start_timeout_seconds=start_timeout,
             max_restarts=max_restarts,
+            restart_window_seconds=restart_window,
+            snapshot_dir=snapshot_dir,
+            snapshot_every=snapshot_every,
+            snapshot_keep=snapshot_keep,
+            hang_timeout_seconds=hang_timeout,
+            standby=standby,
             require_secret=require_secret,
             allow_mismatch=allow_mismatch,
             network_interface=network_interface,

@@ -10,12 +10,14 @@ order of events can be tested, and a restart policy or more hosts can be put abo
        └─────────────────────── all workers exit with 0 ────────────────────────────────────────────────────────────┘
     stopping: SIGTERM to the others at once; SIGKILL to every process of the job after `GRACE_SECONDS`; done,
     whatever is left, after `LIMIT_SECONDS`. A second interrupt kills at once.
-    leaving: all ranks finish the same step, write one snapshot and end by themselves, within `LEAVING_SECONDS`.
+    leaving: all ranks finish the same step, write one snapshot and end by themselves, within `LEAVING_SECONDS`, or
+    sooner where one fails. However that ends, the job was preempted: ranks fail now because others have left.
 
 Why a failure stops everybody: ranks blocked in a collective never notice a dead peer.
 """
 
 import signal
+from collections.abc import Sequence
 
 from paceline.cluster.signals import PREEMPTION_SIGNALS
 from paceline.errors import EXIT_PREEMPTED
@@ -33,27 +35,19 @@ from paceline.launcher.generations.events import (
     SignalReceived,
     TellLeaving,
     TellResumed,
-    TellWaiting,
     Terminate,
 )
+from paceline.launcher.generations.forming import Forming
 from paceline.launcher.generations.outcome import (
     Cause,
-    GroupNotFormed,
     HostLost,
     Hung,
     Interrupted,
     Outcome,
     Preemption,
     WorkerFailed,
-    WorkerLeft,
 )
-from paceline.launcher.generations.worker_state import (
-    WorkerState,
-    held_up_by,
-    oldest_step,
-    ranks_where,
-    waiting_and_missing,
-)
+from paceline.launcher.generations.worker_state import WorkerState, held_up_by, oldest_step, ranks_where
 from paceline.rendezvous.channel import (
     Failed,
     Finishing,
@@ -68,6 +62,9 @@ from paceline.rendezvous.channel import (
     Stopped,
     Tracing,
 )
+
+_PREEMPTED = (EXIT_PREEMPTED, *(-number for number in PREEMPTION_SIGNALS))
+"""How workers end that were told to leave: outside of a `fit`, or before there is anybody who listens."""
 
 
 class Generation:
@@ -99,25 +96,27 @@ class Generation:
         hang_timeout_seconds: float | None = None,
     ) -> None:
         self._workers = [WorkerState() for _ in range(num_workers)]
-        self._start_timeout_seconds = start_timeout_seconds
-        self._started_at = now
+        self._forming = Forming(self._workers, start_timeout_seconds, now)
         self._cause: Cause | None = None
         self._done = False
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
-        self._tell_waiting_at: float | None = None
-        self._form_by: float | None = None
         self._takes_snapshots = takes_snapshots
         self._hang_timeout_seconds = hang_timeout_seconds
         self._leaving_by: float | None = None
+        self._was_told = False
         self._examined_at: float | None = None
         self._step: int | None = None
-        self._num_joined = 0
 
     @property
     def step(self) -> int | None:
         """The last step that some rank told of, over all fits of the job; None: none yet."""
         return self._step
+
+    @property
+    def takes_snapshots(self) -> bool:
+        """Whether workers that get a SIGTERM write a snapshot before they leave, as far as it is known."""
+        return self._takes_snapshots
 
     @property
     def _hung_at(self) -> float | None:
@@ -131,7 +130,7 @@ class Generation:
     def deadline(self) -> float | None:
         """When `tick` has something to do at the earliest, if no event comes; None: never."""
         ends = (self._kill_at, self._give_up_at, self._leaving_by, self._hung_at)
-        times = (time for time in (*ends, self._tell_waiting_at, self._form_by) if time is not None)
+        times = (time for time in (*ends, self._forming.deadline) if time is not None)
         return None if self._done else min(times, default=None)
 
     def on(self, event: Event, now: float) -> list[Action]:
@@ -159,17 +158,13 @@ class Generation:
             actions.append(KillAll())
         if self._leaving_by is not None and now >= self._leaving_by:
             self._leaving_by = None
-            actions += self._stop(Interrupted(signal.SIGTERM), now)
+            actions += self._stop(Preemption(self._step), now)
         if self._hung_at is not None and now >= self._hung_at:
             actions += self._hang(now)
-        if self._form_by is not None and now >= self._form_by:
-            missing = ranks_where(self._workers, lambda worker: not worker.joined)
-            actions += self._stop(GroupNotFormed(missing, self._start_timeout_seconds), now)
-        if self._tell_waiting_at is not None and now >= self._tell_waiting_at:
-            self._tell_waiting_at = now + time_limits.WAITING_INTERVAL_SECONDS
-            waiting, missing = waiting_and_missing(self._workers)
-            actions.append(TellWaiting(waiting, missing, now - self._started_at))
-        return actions
+        late = self._forming.late(now)
+        if late is not None:
+            actions += self._stop(late, now)
+        return actions + self._forming.words(now)
 
     def _hear(self, rank: int, message: Message, now: float) -> list[Action]:
         worker = self._workers[rank]
@@ -177,10 +172,9 @@ class Generation:
             case Joining():
                 worker.joining = True
             case Joined():
-                self._num_joined += not worker.joined
-                worker.joining = worker.joined = True
+                self._forming.join(worker)
             case Failed(exit_code=code) if code == EXIT_PREEMPTED and self._takes_snapshots:
-                return self._leave(now, tell=False)
+                return self._leave(now, told=(rank,))
             case Failed():
                 worker.failed = worker.failed or message
                 return self._stop(WorkerFailed(rank, message.exit_code, message, held_up_by(self._workers, rank)), now)
@@ -195,7 +189,7 @@ class Generation:
                 self._step = message.step
                 return [TellResumed(message)] if rank == 0 else []
             case Preempted():
-                return self._leave(now, tell=False)
+                return self._leave(now, told=range(len(self._workers)))  # by each other
             case Stopped() if worker.stepped_at is None or oldest_step(self._workers) is None:
                 return self._stand_still(rank, now)  # else it is missed by its steps
             case Tracing():
@@ -204,7 +198,7 @@ class Generation:
             case FitEnded() | Finishing():
                 worker.stepped_at = None
                 worker.tracing = False
-        return self._await_group(now)
+        return self._look_after_forming(now)
 
     def _hang(self, now: float) -> list[Action]:
         """No step for too long: first the stacks, then the end."""
@@ -224,22 +218,25 @@ class Generation:
             return []
         return [Examine((rank,), timeout_seconds), *self._stop(Hung((rank,), self._step, timeout_seconds), now)]
 
-    def _leave(self, now: float, *, tell: bool) -> list[Action]:
-        """All ranks are about to end by themselves, after one snapshot."""
+    def _leave(self, now: float, told: Sequence[int] = ()) -> list[Action]:
+        """All ranks are about to end by themselves, after one snapshot; those that do not know it yet are `told`."""
         if self._leaving_by is not None or self._cause is not None:
             return []
         self._leaving_by = now + time_limits.LEAVING_SECONDS
-        return [Terminate(ranks_where(self._workers, lambda worker: worker.running)), TellLeaving()] if tell else []
+        self._forming.end()
+        running = ranks_where(self._workers, lambda worker: worker.running)
+        others = tuple(rank for rank in running if rank not in told)
+        return [Terminate(others), TellLeaving()] if others else []
 
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
         worker = self._workers[rank]
         worker.exit_code = code
         worker.ended_before_stop = self._cause is None
-        if code == EXIT_PREEMPTED and self._takes_snapshots:
-            return self._leave(now, tell=False)
+        if code in _PREEMPTED and self._takes_snapshots:
+            return self._leave(now)
         if code != 0:
             return self._stop(WorkerFailed(rank, code, worker.failed, held_up_by(self._workers, rank)), now)
-        return self._await_group(now)
+        return self._look_after_forming(now)
 
     def _lose(self, event: HostGone, now: float) -> list[Action]:
         lost = tuple(rank for rank in event.ranks if self._workers[rank].running)
@@ -248,50 +245,37 @@ class Generation:
         # If all its ranks had ended, the host owes nothing.
         return self._stop(HostLost(lost, event.host, event.reason), now) if lost else []
 
-    def _await_group(self, now: float) -> list[Action]:
-        """Looks after ranks that wait for others to join: one left, one is late, or all are coming."""
-        if self._cause is not None or self._is_whole():
+    def _look_after_forming(self, now: float) -> list[Action]:
+        if self._cause is not None or self._leaving_by is not None:
             return []
-        left = ranks_where(self._workers, lambda worker: not worker.joined and not worker.running)
-        if left and (held_up := held_up_by(self._workers, left[0])):
-            return self._stop(WorkerLeft(left[0], held_up), now)
-        waiting, missing = waiting_and_missing(self._workers)
-        if not (waiting and missing):
-            self._tell_waiting_at = None
-        elif self._tell_waiting_at is None:
-            self._tell_waiting_at = now + time_limits.WAITING_INTERVAL_SECONDS
-        if not waiting or missing:
-            self._form_by = None
-        elif self._form_by is None:
-            self._form_by = now + self._start_timeout_seconds
-        return []
-
-    def _is_whole(self) -> bool:
-        """Whether all ranks are in the group, after which nobody waits for anybody; asked with every message."""
-        if self._num_joined < len(self._workers):
-            return False
-        self._tell_waiting_at = self._form_by = None
-        return True
+        left = self._forming.look(now)
+        return self._stop(left, now) if left is not None else []
 
     def _interrupt(self, number: signal.Signals, now: float) -> list[Action]:
         if self._cause is not None:  # already stopping: the user wants it sooner
             self._kill_at = None
             return [KillAll()]
-        if self._leaving_by is None and self._takes_snapshots and number in PREEMPTION_SIGNALS:
-            return self._leave(now, tell=True)
-        return self._stop(Interrupted(number), now)
+        is_preemption = self._takes_snapshots and number in PREEMPTION_SIGNALS
+        if is_preemption and not self._was_told:  # also where the workers were told before: a scheduler tells them all
+            self._was_told = True
+            return self._leave(now)
+        self._leaving_by = None
+        return self._stop(Preemption(self._step) if is_preemption else Interrupted(number), now)
 
     def _stop(self, cause: Cause, now: float) -> list[Action]:
         """Ends the generation because of `cause`; whatever happens later is a consequence of the first."""
         if self._cause is not None:
             return []
+        if self._leaving_by is not None:  # it cannot take its part in a snapshot
+            self._leaving_by = min(self._leaving_by, now + time_limits.GRACE_SECONDS)
+            return []
         self._cause = cause
-        self._tell_waiting_at = self._form_by = self._leaving_by = None
+        self._forming.end()
         running = ranks_where(self._workers, lambda worker: worker.running)
         if not running:
             return []
         # Where snapshots are taken, ranks that fall with another one have nothing to save that is worth a wait.
-        falls = self._takes_snapshots and isinstance(cause, WorkerFailed | HostLost | Hung)
+        falls = self._takes_snapshots and isinstance(cause, WorkerFailed | HostLost | Hung | Preemption)
         self._kill_at = now + (0.0 if falls else time_limits.GRACE_SECONDS)
         self._give_up_at = now + time_limits.LIMIT_SECONDS
         # A rank that reported its exception is on its way out by itself, with more to flush.
@@ -304,6 +288,6 @@ class Generation:
         self._done = True
         ends = tuple(worker.end(rank) for rank, worker in enumerate(self._workers))
         cause = self._cause
-        if cause is None and any(worker.exit_code == EXIT_PREEMPTED for worker in self._workers):
+        if cause is None and any(worker.exit_code != 0 or worker.failed for worker in self._workers):
             cause = Preemption(self._step)
         return [Done(Outcome(cause, ends))]

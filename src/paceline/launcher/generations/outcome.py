@@ -68,9 +68,10 @@ class Hung:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The job was told to leave, and has left a snapshot."""
+    """The job was told to leave, and takes snapshots; whether the last one was still written, its workers say."""
 
     step: int | None
+    """The last one that was told of."""
 
 
 Cause = WorkerFailed | WorkerLeft | GroupNotFormed | Interrupted | HostLost | Hung | Preemption

@@ -9,6 +9,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from paceline.cluster.signals import PREEMPTION_SIGNALS
+from paceline.errors import EXIT_PREEMPTED
 from paceline.launcher.generations.outcome import (
     Cause,
     GroupNotFormed,
@@ -31,6 +33,8 @@ _MEMORY_HINT = (
     "Paceline did not send that signal. If the host ran out of memory, its kernel's log says so "
     "(`dmesg | grep -i oom`): use fewer workers, a smaller batch, or a host with more memory."
 )
+
+_ENDS_OF_PREEMPTED = (0, EXIT_PREEMPTED, *(-number for number in PREEMPTION_SIGNALS))
 
 _MAX_NAMED_HOSTS = 16
 
@@ -129,7 +133,7 @@ def stopping_text(cause: Cause, num_workers: int) -> str | None:
         case Hung(timeout_seconds=seconds):
             return f"no step for {seconds:g} s; stopping all ranks"
         case Preemption():
-            return None
+            return f"stopping {_count(num_workers, 'worker')} now; what the newest snapshot does not hold is done again"
 
 
 def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str]:
@@ -147,13 +151,18 @@ def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str
 def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> list[str]:
     """What one rank suffered from the `cause`: one line, or none where that needs no words."""
     rank = f"paceline: rank {end.rank}"
+    if end.gone and isinstance(cause, Preemption):
+        return [f"{rank} was lost with host {witness.host}"]
     if end.gone:
         return []  # the cause says so, or the host it was on is reported
     if end.exit_code is None:
         return [f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"]
     if end.failed is not None:
         return [f"{rank} failed later: {_first_line(end.failed.exception)}"]
-    if end.ended_before_stop or isinstance(cause, Interrupted | Preemption):
+    if isinstance(cause, Preemption):
+        expected = _ENDS_OF_PREEMPTED if end.ended_before_stop else (*_ENDS_OF_PREEMPTED, -signal.SIGKILL)
+        return [] if end.exit_code in expected else [f"{rank} {_ended(end.exit_code)}, while all ranks were leaving"]
+    if end.ended_before_stop or isinstance(cause, Interrupted):
         return []
     if end.exit_code in (0, -signal.SIGTERM, -signal.SIGKILL):
         return [f"{rank} stopped, because {_because(cause)}"]
@@ -206,7 +215,7 @@ def _cause_lines(cause: Cause, witnesses: Mapping[int, Witness]) -> list[str]:
             ]
         case Preemption(step=step):
             where = "" if step is None else f" after step {step}"
-            return [f"paceline: stopped{where}, with a snapshot; the same command goes on from there."]
+            return [f"paceline: stopped{where}; the same command goes on from the newest snapshot, if there is one."]
         case Interrupted():
             return []
 

@@ -179,6 +179,12 @@ class HostAgent(CrewListener):
     def _begin(self, order: Begin) -> None:
         self._probe.close()
         self._in_generation = True
+        try:
+            self._start(order)
+        except Exception as fault:
+            self._give_up("cannot start its workers", fault)
+
+    def _start(self, order: Begin) -> None:
         first = order.identities[0]
         if self._crew is None:
             self._crew = LocalCrew(
@@ -191,15 +197,12 @@ class HostAgent(CrewListener):
             )
         if self._own_output is not None:
             self._own_output.begin([identity.rank for identity in order.identities], self._facts.hostname)
-        try:
-            self._crew.begin(order, self)
-        except OSError as fault:
-            self._link.send(Unfit(f"cannot start its workers: {fault}"))
+        self._crew.begin(order, self)
 
     async def _finish(self) -> None:
         await self._end_crew()
         self._in_generation = False
-        self._link.send(Finished(()))
+        self._link.send(Finished())
 
     async def _end_crew(self) -> None:
         if self._crew is not None:
@@ -219,8 +222,15 @@ class HostAgent(CrewListener):
     def _did(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         fault = None if task.cancelled() else task.exception()
-        if fault is not None:  # else the head would wait for an answer
-            self._link.send(Unfit(f"cannot go on: {type(fault).__name__}: {fault}"))
+        if isinstance(fault, Exception):
+            self._give_up("cannot go on", fault)
+
+    def _give_up(self, what: str, fault: Exception) -> None:
+        """Tells the head, which would wait for this host for ever, and the user here if there is one."""
+        reason = f"{what}: {fault}" if isinstance(fault, OSError) else f"{what}: {type(fault).__name__}: {fault}"
+        if self._own_output is not None:
+            self._own_output.say([f"paceline: this host {reason}."])
+        self._link.send(Unfit(reason))
 
     def _release_output(self) -> None:
         if self._crew is not None:

@@ -70,6 +70,8 @@ class NodeHosts(Gathering):
         self._own_crew = local_crew(facts)
         self._crews: dict[int, RemoteCrew] = {}
         self._interfaces: dict[Crew, Interface] = {}
+        self._num_workers: dict[int, int] = {}
+        """By node, how many have taken part in a generation: the job's ranks are counted once."""
         self._foreign = ""
         self._mismatch: str | None = None
         self._changed = asyncio.Event()
@@ -107,6 +109,7 @@ class NodeHosts(Gathering):
         crews: list[Crew] = [self._own_crew, *(self._crews[rank] for rank in sorted(self._crews))]
         interfaces = await reached_interfaces(crews, self._interfaces, self._nodes.key)
         self._probe.close()
+        self._num_workers = {rank: crew.facts.num_workers for rank, crew in self._crews.items()}
         return tuple(
             Member(crew, crew.facts.num_workers, interface) for crew, interface in zip(crews, interfaces, strict=True)
         )
@@ -189,6 +192,13 @@ class NodeHosts(Gathering):
                 f"already there, on host {present.facts.hostname} (process {present.facts.pid}). Give each host a "
                 "number of its own",
                 EXIT_UNAVAILABLE,
+            )
+        before = self._num_workers.get(rank, facts.num_workers)
+        if facts.num_workers != before:
+            return Denied(
+                f"--workers: received {facts.num_workers} on host {facts.hostname}, but node {rank} began this job "
+                f"with {before}. Start it again with --workers {before}",
+                EXIT_CONFIGURATION,
             )
         found = differences([own, facts])
         if found and not self._job.allow_mismatch:

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
@@ -22,6 +23,7 @@ from paceline.launcher.hosts.probe import Probe
 from paceline.launcher.hosts.ssh_line import PREAMBLE
 from paceline.launcher.interrupts import interrupts
 from paceline.launcher.job import JobDescription, Program
+from paceline.launcher.kept_seed import kept_seed
 from paceline.rendezvous.agent_messages import Assignment, Here, Message, Unfit
 from paceline.rendezvous.connection import Connection
 
@@ -48,6 +50,8 @@ async def serve(connected: socket.socket) -> int:
         job = _job_of(assignment)
         interfaces = own_interfaces(assignment.network_interface, address_of_ssh(os.environ))
         facts = comparable_facts(job, interfaces, probe.port)
+        if assignment.snapshot_dir:
+            facts = replace(facts, kept_seed=kept_seed(assignment.snapshot_dir))
     except (OSError, ValueError) as fault:  # a ConfigurationError is a ValueError
         link.send(Unfit(_reason(fault)))
         link.close()
@@ -75,6 +79,7 @@ def _job_of(assignment: Assignment) -> JobDescription:
         bind="none" if assignment.bind == "none" else "cores",
         drop_in=assignment.drop_in,
         standby=assignment.standby,
+        hang_timeout_seconds=assignment.hang_timeout_seconds,
         program=program,
     )
 

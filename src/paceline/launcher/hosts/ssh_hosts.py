@@ -40,7 +40,7 @@ KEY_BYTES = 32
 _END_SECONDS = 3.0
 _RETRY_SECONDS = 2.0
 
-_FORWARDED_PREFIXES = ("PACELINE_", "TF_", "KERAS_", "UCX_", "MPIR_CVAR_")
+_FORWARDED_PREFIXES = ("PACELINE_", "TF_", "KERAS_", "UCX_", "MPIR_CVAR_", "FI_")
 _NOT_FORWARDED = frozenset(
     {
         environment.TF_CONFIG,
@@ -251,8 +251,10 @@ class SshHosts(Gathering):
             bind=self._job.bind,
             drop_in=self._job.drop_in,
             standby=self._job.standby,
+            hang_timeout_seconds=self._job.hang_timeout_seconds,
             network_interface=self._job.network_interface,
             key=self._key.hex(),
+            snapshot_dir=self._job.snapshots.directory if self._job.snapshots is not None else "",
         )
 
     async def _dismiss(self, host: str) -> None:

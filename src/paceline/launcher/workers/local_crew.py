@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from paceline.cluster import environment
+from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.shared_memory import free_bytes
 from paceline.cluster.spec import WORKER, Address, ClusterSpec
+from paceline.launcher.asyncio_loop import AsyncioLoop
 from paceline.launcher.job import JobDescription
 from paceline.launcher.output.screen import Stream
 from paceline.launcher.workers.core_sharing import share_cores
@@ -15,15 +19,21 @@ from paceline.launcher.workers.crew import Crew, CrewListener
 from paceline.launcher.workers.guard_line import GuardLine
 from paceline.launcher.workers.host_resources import core_quota, usable_cores, visible_gpus
 from paceline.launcher.workers.job_processes import JobProcesses
-from paceline.launcher.workers.pmi_service import PmiService
 from paceline.launcher.workers.process_state import OUT_OF_MEMORY, is_stopped, num_out_of_memory_kills, process_state
 from paceline.launcher.workers.standbys import Standbys
 from paceline.launcher.workers.standstill import Standstill
 from paceline.launcher.workers.teardown import Teardown
-from paceline.launcher.workers.worker_environment import WorkerPlan, plan_workers, worker_environment
+from paceline.launcher.workers.worker_environment import (
+    CUDA_VISIBLE_DEVICES,
+    WorkerPlan,
+    plan_workers,
+    worker_environment,
+)
 from paceline.launcher.workers.worker_process import WorkerListener, WorkerProcess, start_worker
 from paceline.rendezvous.channel import Message, Progress, Stopped
 from paceline.rendezvous.generation_order import Begin, HostFacts
+from paceline.rendezvous.pmi import PmiSession
+from paceline.rendezvous.pmi_service import PmiService
 
 _TEARDOWN_SECONDS = 0.5
 """How long processes that survive SIGKILL for a moment are waited for."""
@@ -66,7 +76,7 @@ class LocalCrew(Crew, WorkerListener):
         self._complain = complain
         self._workers: dict[int, WorkerProcess] = {}
         self._listener: CrewListener | None = None
-        self._pmi: PmiService | None = None
+        self._pmi: dict[int, PmiService] = {}
         self._silence = asyncio.Event()
         self._standbys = Standbys(job.command, guard) if job.standby else None
         self._variables: list[dict[str, str]] = []
@@ -88,27 +98,20 @@ class LocalCrew(Crew, WorkerListener):
         self._variables = []
         self._free_bytes = free_bytes()
         self._kills_before = num_out_of_memory_kills()
+        self._pmi = {}
         cluster = ClusterSpec({WORKER: order.addresses})
-        first = order.identities[0]
-        self._pmi = PmiService(
-            self._loop,
-            world_size=first.world_size,
-            store_name=f"paceline_{first.job_id}_{first.generation}",
-            on_fence=listener.fenced,
-            complain=self._complain,
-        )
         for plan in self._plans(order):
             self._start(plan, cluster, order, listener)
         for worker in self._workers.values():
-            worker.attach(self._loop, self)
+            worker.attach(self._loop, self, partial(self._forget, worker.pid))
         if self._job.hang_timeout_seconds is not None:
             self._standstill = Standstill(self._job.hang_timeout_seconds)
             self._look_for_stopped()
 
     def release(self, keys: Mapping[str, str]) -> None:
         """See `Crew.release`."""
-        if self._pmi is not None:
-            self._pmi.release(keys)
+        for pmi in self._pmi.values():
+            pmi.release(keys)
 
     def terminate(self, ranks: Sequence[int]) -> None:
         """See `Crew.terminate`."""
@@ -133,18 +136,14 @@ class LocalCrew(Crew, WorkerListener):
         """See `Crew.finish`."""
         if self._looking is not None:
             self._looking.cancel()
-        self.end_processes()
+        self._teardown.finish(_TEARDOWN_SECONDS)
         if any(not worker.is_silent for worker in self._workers.values()):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._silence.wait(), _SILENCE_SECONDS)
-        if self._pmi is not None:
-            self._pmi.close()
+        for pmi in self._pmi.values():
+            pmi.close()
         for worker in self._workers.values():
             worker.detach(self._loop)
-
-    def end_processes(self) -> list[int]:
-        """Kills what is left of the generation, and returns the processes that even so do not end. Blocks shortly."""
-        return self._teardown.finish(_TEARDOWN_SECONDS)
 
     @property
     def shows_own_output(self) -> bool:
@@ -196,11 +195,13 @@ class LocalCrew(Crew, WorkerListener):
     def ended(self, rank: int, exit_code: int) -> None:
         """See `WorkerListener.ended`."""
         assert self._listener is not None
-        self._processes.worker_ended(self._workers[rank].pid)
-        self._guard.worker_ended(self._workers[rank].pid)
         if exit_code == -signal.SIGKILL and num_out_of_memory_kills() > self._kills_before:
             self._listener.examined(rank, OUT_OF_MEMORY)
         self._listener.ended(rank, exit_code)
+
+    def _forget(self, pid: int) -> None:
+        self._processes.worker_ended(pid)
+        self._guard.worker_ended(pid)
 
     def _look_for_stopped(self) -> None:
         assert self._standstill is not None
@@ -213,10 +214,15 @@ class LocalCrew(Crew, WorkerListener):
     def _plans(self, order: Begin) -> tuple[WorkerPlan, ...]:
         num_workers = len(order.identities)
         shares = share_cores(usable_cores(), num_workers, core_quota()) if self._job.bind == "cores" else None
-        return plan_workers(order.identities, shares, visible_gpus(self._job.environment), order.interface)
+        return plan_workers(
+            order.identities,
+            shares,
+            visible_gpus(self._job.environment),
+            gpus_are_given=CUDA_VISIBLE_DEVICES in self._job.environment,
+            net_devices=_net_devices(order.interface),
+        )
 
     def _start(self, plan: WorkerPlan, cluster: ClusterSpec, order: Begin, listener: CrewListener) -> None:
-        assert self._pmi is not None
         rank = plan.identity.rank
         inherited = {**self._job.environment, **order.environment}
         inherited[environment.FREE_SHARED_MEMORY] = str(self._free_bytes)
@@ -225,7 +231,31 @@ class LocalCrew(Crew, WorkerListener):
         called = self._standbys.call(rank, variables) if self._standbys is not None else None
         worker = called or start_worker(rank, self._job.command, variables)
         self._workers[rank] = worker
-        self._pmi.serve(rank, worker.pmi)
+        self._answer_mpi(plan.identity, worker.pmi, listener)
         self._processes.worker_started(worker.pid)
         self._guard.worker_started(worker.pid)
         listener.started(rank, worker.pid)
+
+    def _answer_mpi(self, identity: WorkerIdentity, connection: socket.socket, listener: CrewListener) -> None:
+        rank = identity.rank
+        session = PmiSession(
+            rank=rank,
+            size=identity.world_size,
+            store_name=f"paceline_{identity.job_id}_{identity.generation}",
+        )
+        self._pmi[rank] = PmiService(
+            AsyncioLoop(self._loop),
+            connection,
+            session,
+            on_barrier=lambda keys: listener.fenced(rank, keys),
+            on_fault=lambda fault: self._complain(f"rank {rank} {fault}. Its MPI cannot start"),
+        )
+        self._pmi[rank].start()
+
+
+def _net_devices(interface: str) -> str:
+    if not interface:
+        return ""
+    from paceline.cluster.peer_interface import net_devices  # not for a job on one host: it starts at once
+
+    return net_devices([interface])

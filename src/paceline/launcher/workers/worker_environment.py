@@ -32,24 +32,35 @@ class WorkerPlan:
     """None: the host has none, and CUDA_VISIBLE_DEVICES stays as the user set it."""
     gpu_is_shared: bool = False
     """Whether another worker has the same one."""
-    interface: str = ""
-    """The network interface for MPI; empty: the job has one host, or MPI chooses."""
+    net_devices: str = ""
+    """The network devices for MPI; empty: the job has one host, or MPI chooses."""
 
 
 def plan_workers(
     identities: Sequence[WorkerIdentity],
     shares: Sequence[CoreShare] | None,
     gpus: Sequence[str],
-    interface: str = "",
+    *,
+    gpus_are_given: bool = False,
+    net_devices: str = "",
 ) -> tuple[WorkerPlan, ...]:
-    """Gives each of an agent's workers its cores (`shares`, in order) and its GPU; too few GPUs are shared in turn."""
+    """Gives each of an agent's workers its cores (`shares`, in order) and its GPU; too few GPUs are shared in turn.
+
+    Args:
+        identities: The workers of this agent.
+        shares: By worker; None: not bound.
+        gpus: Those that this agent sees.
+        gpus_are_given: Whether they were given to this agent, as a scheduler does. Then other agents of this machine
+            have GPUs of their own, by the same names perhaps; else all agents share the machine's.
+        net_devices: For MPI; empty: it chooses.
+    """
     return tuple(
         WorkerPlan(
             identity=identity,
             cores=shares[number] if shares is not None else None,
             gpu=gpus[identity.local_rank % len(gpus)] if gpus else None,
-            gpu_is_shared=0 < len(gpus) < identity.local_world_size,
-            interface=interface,
+            gpu_is_shared=0 < len(gpus) < (len(identities) if gpus_are_given else identity.local_world_size),
+            net_devices=net_devices,
         )
         for number, identity in enumerate(identities)
     )
@@ -80,8 +91,8 @@ def worker_environment(
             variables.setdefault(name, str(plan.cores.num_threads))
     if plan.gpu is not None:
         variables[CUDA_VISIBLE_DEVICES] = plan.gpu
-    if plan.interface:
-        variables.setdefault(UCX_NET_DEVICES, plan.interface)
+    if plan.net_devices:
+        variables.setdefault(UCX_NET_DEVICES, plan.net_devices)
     if plan.gpu_is_shared:  # NCCL refuses two ranks on one GPU
         variables.setdefault(environment.COMMUNICATION, Communication.MPI.value)
     return variables

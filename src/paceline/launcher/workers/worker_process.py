@@ -17,7 +17,7 @@ import socket
 import subprocess
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import environment
@@ -86,6 +86,7 @@ class WorkerProcess:
         self._messages: socket.socket | None = spawned.messages
         self._unread = b""
         self._pipes = {Stream.OUT: process.stdout, Stream.ERR: process.stderr}
+        self._detached = False
 
     @property
     def pid(self) -> int:
@@ -97,8 +98,10 @@ class WorkerProcess:
         """Whether both streams have ended."""
         return not self._pipes
 
-    def attach(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
-        """Begins to tell `listener` what happens."""
+    def attach(
+        self, loop: asyncio.AbstractEventLoop, listener: WorkerListener, on_end: Callable[[], None] = lambda: None
+    ) -> None:
+        """Begins to tell `listener` what happens; `on_end` is called when the process has ended, listened to or not."""
         assert self._messages is not None
         self._messages.setblocking(False)
         loop.add_reader(self._messages, self._hear, loop, listener)
@@ -106,12 +109,13 @@ class WorkerProcess:
             os.set_blocking(pipe.fileno(), False)
             loop.add_reader(pipe, self._read, stream, loop, listener)
         waiter = threading.Thread(
-            target=self._await_end, args=(loop, listener), name=f"rank {self.rank} waits", daemon=True
+            target=self._await_end, args=(loop, listener, on_end), name=f"rank {self.rank} waits", daemon=True
         )
         waiter.start()
 
     def detach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Stops listening and closes what is open."""
+        """Stops listening and closes what is open. A process that outlives SIGKILL ends unheard."""
+        self._detached = True
         for stream in list(self._pipes):
             self._close_pipe(stream, loop)
         self._close_messages(loop)
@@ -134,12 +138,17 @@ class WorkerProcess:
             else:
                 loop.add_reader(pipe, self._read, stream, loop, listener)
 
-    def _await_end(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+    def _await_end(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener, on_end: Callable[[], None]) -> None:
         code = self._process.wait()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
-            loop.call_soon_threadsafe(self._end, code, loop, listener)
+            loop.call_soon_threadsafe(self._end, code, loop, listener, on_end)
 
-    def _end(self, code: int, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+    def _end(
+        self, code: int, loop: asyncio.AbstractEventLoop, listener: WorkerListener, on_end: Callable[[], None]
+    ) -> None:
+        on_end()
+        if self._detached:  # its rank may be another process's by now
+            return
         while self._messages is not None and self._hear(loop, listener):
             pass
         for stream in list(self._pipes):

@@ -1,0 +1,89 @@
+"""Node 0 of a job that each host was given, with agents in this process."""
+
+import asyncio
+import dataclasses
+import os
+from typing import Any
+
+from paceline.cluster.free_ports import free_ports
+from paceline.cluster.spec import Address
+from paceline.launcher.asyncio_loop import AsyncioLoop
+from paceline.launcher.hosts.link import Link
+from paceline.launcher.hosts.node_hosts import NodeHosts
+from paceline.launcher.job import JobDescription, Program
+from paceline.launcher.other_hosts import Nodes
+from paceline.rendezvous.agent_messages import Denied, Here, Message
+from paceline.rendezvous.connection import Connection
+from paceline.rendezvous.dialing import dial
+from paceline.rendezvous.generation_order import HostFacts
+
+LIMIT_SECONDS = 20.0
+KEY = b"k" * 32
+
+
+class OwnCrew:
+    """Node 0's own workers, which nobody starts."""
+
+    def __init__(self, facts: HostFacts) -> None:
+        self.facts = facts
+
+    def close(self) -> None: ...
+
+
+async def came(address: Address, facts: HostFacts) -> tuple[Link, "asyncio.Future[Message | str]"]:
+    """An agent that has said who it is, and what it hears first: a message, or why the line ended."""
+    loop = asyncio.get_running_loop()
+    reached = await asyncio.to_thread(dial, address, KEY, LIMIT_SECONDS)
+    sockets = AsyncioLoop(loop)
+    link = Link(sockets, Connection(sockets, reached.connected, reached.splitter, reached.seal))
+    heard: asyncio.Future[Message | str] = loop.create_future()
+
+    def hear(said: Message | str) -> None:
+        if not heard.done():
+            heard.set_result(said)
+
+    link.start(hear, hear)
+    link.send(Here(facts))
+    return link, heard
+
+
+def test_a_node_that_comes_back_keeps_its_number_of_workers() -> None:
+    """The ranks of a job are counted in its first generation; with others the next one never ended."""
+
+    async def job() -> None:
+        loop = asyncio.get_running_loop()
+        address = Address("127.0.0.1", free_ports(1)[0])
+        nodes = Nodes(num_nodes=2, node_rank=0, rendezvous=address, key=KEY)
+        described = JobDescription(
+            command=("true",), num_workers=2, environment={}, program=Program("t.py", is_module=True), nodes=nodes
+        )
+        crews: list[OwnCrew] = []
+        said: list[str] = []
+
+        def own_crew(facts: HostFacts) -> Any:
+            crews.append(OwnCrew(facts))
+            return crews[0]
+
+        hosts = NodeHosts(loop, described, nodes, own_crew, said.append)
+        facts = dataclasses.replace(crews[0].facts, node_rank=1, pid=os.getpid())
+        gathered = asyncio.create_task(hosts.gather(1))
+        first, _ = await came(address, facts)
+        assert [member.num_ranks for member in await asyncio.wait_for(gathered, LIMIT_SECONDS)] == [2, 2]
+        first.fail("is gone")  # `close` would wait for the other end, which is in this loop
+
+        gathered = asyncio.create_task(hosts.gather(2))
+        fewer, heard = await came(address, dataclasses.replace(facts, num_workers=1))
+        denied = await asyncio.wait_for(heard, LIMIT_SECONDS)
+        assert isinstance(denied, Denied)
+        assert denied.exit_code == 78
+        assert denied.reason.startswith(
+            f"--workers: received 1 on host {facts.hostname}, but node 1 began this job with 2"
+        )
+        assert said == [f"host {facts.hostname} was turned away: {denied.reason}."]
+        fewer.fail("is gone")
+        again, _ = await came(address, facts)
+        assert [member.num_ranks for member in await asyncio.wait_for(gathered, LIMIT_SECONDS)] == [2, 2]
+        await hosts.close(0)
+        again.close()
+
+    asyncio.run(job())
