@@ -1,7 +1,9 @@
 """Small training jobs, each with something that has state: the name of the function is the name of the case."""
 
+import itertools
 import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from lives import Dies, told
+from lives import Death, Dies, told
 
 JOBS: dict[str, Callable[[], Any]] = {}
 
@@ -205,6 +207,23 @@ def py_dataset() -> Any:
     return result_of(model_of(), Batches())
 
 
+class ManyBatches(Batches):
+    """The order of its rows is larger than what is kept whatever it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order = np.arange(6000 * ROWS)
+
+    def __getitem__(self, index: int) -> Any:
+        chosen = self.order[index * BATCH : (index + 1) * BATCH] % ROWS
+        return self.features[chosen], self.labels[chosen]
+
+
+@job
+def py_dataset_of_many_rows() -> Any:
+    return result_of(model_of(), ManyBatches())
+
+
 @job
 def py_dataset_with_threads() -> Any:
     return result_of(model_of(), Batches(workers=2))
@@ -340,6 +359,80 @@ def several_fits() -> Any:
         between=between,
         drawn=drawn,
     )
+
+
+class MakesItsOwn(keras.callbacks.Callback):
+    """Makes what it needs when a `fit` begins."""
+
+    random: Any = None
+    counts: Any = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.random = np.random.default_rng(4)
+        self.counts = defaultdict(int)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.counts[int(self.random.integers(9))] += 1
+
+
+@job
+def py_dataset_in_two_fits() -> Any:
+    """The second one trains on with the order in which the first one has left the rows."""
+    data, model, own = Batches(), model_of(), MakesItsOwn()
+    fit(model, data, epochs=2, callbacks=[own])
+    model.layers[0].trainable = False
+    model.compile(keras.optimizers.Adam(0.02), LOSS(from_logits=True), metrics=["accuracy"])
+    fit(model, data, epochs=2, callbacks=[own])
+    return told(model, counts=sorted(own.counts.items()))
+
+
+@job
+def generator_in_two_fits() -> Any:
+    """How far it is read ahead is another number in each run, with or without a death; no row comes again."""
+    num_read = 0
+
+    def batches() -> Iterator[Any]:
+        nonlocal num_read
+        features, labels = rows()
+        while True:
+            num_read += 1
+            yield features[:BATCH], labels[:BATCH]
+
+    data, model = batches(), model_of()
+    fit(model, data, steps_per_epoch=7, epochs=2)
+    goes_on_behind = num_read >= 2 * 7
+    fit(model, data, steps_per_epoch=7, epochs=1)
+    return told(model, goes_on_behind=goes_on_behind)
+
+
+@job
+def stopped_in_mid_epoch() -> Any:
+    """Stops in a step of the second epoch that takes a snapshot, too."""
+    model = model_of()
+    stopping = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: _stop_after(model, STEPS + 2))
+    features, labels = rows()
+    fit(model, shuffled(), epochs=4, callbacks=[stopping], validation_data=(features[:40], labels[:40]))
+    assert model.stop_training
+    return told(model)
+
+
+def _stop_after(model: Any, num_steps: int) -> None:
+    model.stop_training = int(model.optimizer.iterations) >= num_steps
+
+
+_EPOCHS_OF_LIVES = itertools.cycle([3, 3, 1, 3])
+"""Undisturbed; one that dies in its last epoch; one that is told to stop before that; the last."""
+
+
+@job
+def fewer_epochs_and_then_all() -> Any:
+    epochs, model = next(_EPOCHS_OF_LIVES), model_of()
+    fit(model, shuffled(), epochs=epochs)
+    if epochs == 1:
+        assert model.optimizer.iterations == 3 * (2 * STEPS // 3 + 1)
+        assert model.history.epoch == [0, 1]
+        raise Death
+    return told(model)
 
 
 @job

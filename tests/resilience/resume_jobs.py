@@ -30,6 +30,15 @@ PHASES = {
     "phase_last_step_of_all": [("step", 3 * STEPS)],
 }
 
+DEATHS = {
+    **PHASES,
+    "py_dataset_in_two_fits": [("step", 2 * STEPS + 1), ("step", 2)],  # before the second one's first snapshot, and on
+    "generator_in_two_fits": [("step", 2 * 7 + 1)],
+    "stopped_in_mid_epoch": [("test", 2 + 2), ("told in test", 1)],
+    "fewer_epochs_and_then_all": [("step", 2 * STEPS + 3), ("step", 1)],
+}
+"""Where it matters."""
+
 
 DIE_TWICE = {"adam_schedule_clipnorm", "large_shuffle_buffers", "several_fits"}
 """In every check; with PACELINE_RESUME=full all do. A life is most of what a job costs."""
@@ -62,7 +71,7 @@ def main() -> None:
 
 def run(name: str, directory: Path) -> dict[str, object]:
     plain = live(JOBS[name], None)
-    deaths = PHASES.get(name) or deaths_of(name, num_steps())
+    deaths = DEATHS.get(name) or deaths_of(name, num_steps())
     again = lives(JOBS[name], directory, *deaths)
     return {"plain": plain, "resumed": again, "deaths": deaths}
 

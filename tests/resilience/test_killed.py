@@ -32,6 +32,7 @@ def one_worker(folder: Path, variables: Mapping[str, str]) -> Ended:
         environment.DROP_IN: "1",
     }
     return run_python(
+        "-P",
         "-m",
         "paceline.bootstrap",
         SCRIPT,

@@ -24,7 +24,7 @@ def copied(variables: Iterable[Any], name: str, tensors: Tensors, memory: Memory
     for index, (variable, array) in enumerate(zip(found, arrays, strict=True)):
         at = f"{name}/{index:05d}"
         tensors[at] = memory.copy(at, array)
-        described.append([getattr(variable, "path", variable.name), list(variable.shape), at])
+        described.append([getattr(variable, "path", variable.name), list(array.shape), at])
     return described
 
 
@@ -69,12 +69,26 @@ def assign(variables: Sequence[Any], described: Sequence[Any], tensors: Mapping[
 
 
 def assign_sums(
-    variables: Sequence[Any], described: Sequence[Any], parts: Sequence[Mapping[str, Any]], *, is_chief: bool
+    variables: Sequence[Any],
+    described: Sequence[Any],
+    parts: Sequence[Mapping[str, Any]],
+    *,
+    is_chief: bool,
+    gradients: Iterable[Any] = (),
 ) -> None:
-    """Gives metrics what several ranks have counted, where another number of ranks goes on: the chief has it all."""
+    """Gives `variables` what several ranks have summed up, where another number of ranks goes on: the chief has it all.
+
+    Args:
+        variables: Of metrics and optimizers.
+        described: What `copied` has said of them.
+        parts: The tensors of each rank.
+        is_chief: Whether this is the rank that gets the sums.
+        gradients: Those of `variables` that are sums of gradients, which Keras's `aggregation` does not say.
+    """
+    are_gradients = {id(variable) for variable in gradients}
     for variable, (_, _, at) in zip(variables, described, strict=True):
         values = [part[at] for part in parts]
-        if getattr(variable, "aggregation", "sum") != "sum":
+        if getattr(variable, "aggregation", "sum") != "sum" and id(variable) not in are_gradients:
             variable.assign(values[0])
         else:
             variable.assign(np.sum(values, axis=0, dtype=values[0].dtype) if is_chief else np.zeros_like(values[0]))

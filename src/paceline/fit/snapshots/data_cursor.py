@@ -4,13 +4,13 @@ kind                      how a run comes back to its place
 tf.data, arrays           the iterator's own state, while that is small: nothing is read again
 the same, with much       as many iterators are made as before, the last one is read up to the place
   in shuffle buffers
-PyDataset                 from its position: only the order of the batches is drawn again
+PyDataset                 from its position: only the order of the batches is drawn again (`source_state.py`)
 generator                 read from its beginning, with a line that shows how far it is
 """
 
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,17 +21,18 @@ from paceline.data.iterator_state import NoIteratorStateError, iterator_state, n
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.snapshots.data_replay import Replaying, begin_at
+from paceline.fit.snapshots.source_state import SourceState
 from paceline.resilience.cursor import Cursor, replay_to
 from paceline.resilience.generators import capture_generators, restore_generators, tensorflow_is_seeded
-from paceline.resilience.object_state import capture, frozen, restore
+from paceline.resilience.object_state import Frozen, Tensors, encode, frozen
 
 _LOGGER = logging.getLogger("paceline")
 
 MAX_STATE_BYTES = 1 << 20
 """Iterators whose state is larger are replayed: a snapshot should not write shuffle buffers every minute."""
 
-_MAX_SOURCE_BYTES = 4 << 20
-"""Arrays of a `PyDataset` that are larger are its data, not its state."""
+BEGIN = "begin"
+"""What arrays of a place's begin are called in a snapshot."""
 
 _OPERATIONS_THAT_REPEAT = frozenset({"PyFunc", "EagerPyFunc", "DummySeedGenerator"})
 """They keep an iterator from writing down its state; replayed they do the same again."""
@@ -42,8 +43,8 @@ class Place:
     """Where in its data a run stood, and what it takes to come back there."""
 
     cursor: Cursor
-    begin: Any
-    """Random generators and source as they were before the current iterator was made."""
+    begin: Frozen
+    """Random generators and source as they were before the current iterator was made, encoded under `BEGIN`."""
     num_batches: int | None
     """As Keras knew it."""
     state: Any
@@ -70,15 +71,16 @@ class DataCursor:
     Args:
         epochs: The `TFEpochIterator` of a `fit`.
         is_chief: Whether this rank says what all ranks see.
+        follows_source: Whether it looks at what a `PyDataset` holds, which costs time in each epoch.
     """
 
-    def __init__(self, epochs: Any, is_chief: bool) -> None:
+    def __init__(self, epochs: Any, is_chief: bool, *, follows_source: bool = True) -> None:
         self._epochs = epochs
         self._is_chief = is_chief
         self._epoch = self._step = self._steps_seen = 0
         self._batches: list[int] = []
-        self._begin: Any = None
-        self._begin_of_epoch: Any = None
+        self._begin = Frozen(None, {})
+        self._begin_of_epoch: Frozen | None = None
         self._live: Any = None
         self._pending_batches = 0
         self._target: Place | None = None
@@ -86,6 +88,8 @@ class DataCursor:
         adapter = epochs.data_adapter
         self._is_python = isinstance(adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
         self._is_arrays = isinstance(adapter, compat.ArrayDataAdapter)
+        self.source = SourceState(getattr(adapter, "py_dataset", None) if follows_source else None, is_chief)
+        """What a `PyDataset` holds besides its data."""
         self._may_have_state = not self._is_python
         self._num_shuffles = 0
         self._has_said = False
@@ -182,7 +186,7 @@ class DataCursor:
             self._steps_seen = 0
             self._live = iter(dataset)
         else:
-            self._restore_source(target.begin["source"])
+            self.source.put_back(target.begin.value["source"])
             self._live = self._come_to(target, dataset)
             self._step, self._steps_seen = target.cursor.step, target.cursor.steps_seen
             self._batches, self._begin = [*target.cursor.batches], target.begin
@@ -231,8 +235,9 @@ class DataCursor:
         else:
             self._epochs._num_batches = target.num_batches
             after = capture_generators()
-            restore_generators(target.begin["generators"])
-            self._restore_source(target.begin["source"])
+            begin = target.begin.value
+            restore_generators(begin["generators"])
+            self.source.put_back(begin["source"])
         for item in items:
             begin_step, end_step = self._first_and_last(item)
             self._begin_of_epoch = None
@@ -263,20 +268,23 @@ class DataCursor:
             )
         return item[0], item[-2]
 
-    def advance(self, num_iterators: int) -> None:
-        """Leaves the data as they are after so many iterators more: each draws its seeds when it is made."""
-        for _ in range(num_iterators):
+    def advance(self, batches: Sequence[int]) -> None:
+        """Leaves the data as they are after iterators from which so many `batches` each have been read.
+
+        Each draws its seeds when it is made; what has been read matters only where they are one stream.
+        """
+        is_one_stream = isinstance(self._epochs.data_adapter, compat.GeneratorDataAdapter)
+        progress = Replaying(sum(batches), self._is_chief)
+        for num_batches in batches:
             self._batches.append(0)
-            iter(self._epochs._distributed_dataset)
+            iterator = iter(self._epochs._distributed_dataset)
+            if is_one_stream:
+                progress.read(iterator, num_batches)
 
-    def _now(self) -> Any:
-        source = getattr(self._epochs.data_adapter, "py_dataset", None)
-        state = None if source is None else capture(source, max_bytes=_MAX_SOURCE_BYTES)
-        return frozen({"generators": capture_generators(), "source": state})
-
-    def _restore_source(self, state: Any) -> None:
-        if state is not None:
-            restore(self._epochs.data_adapter.py_dataset, state)
+    def _now(self) -> Frozen:
+        tensors: Tensors = {}
+        generators = encode(capture_generators(), tensors, f"{BEGIN}/generators")
+        return frozen({"generators": generators, "source": self.source.encode(tensors, f"{BEGIN}/source")}, tensors)
 
 
 class _Followed:

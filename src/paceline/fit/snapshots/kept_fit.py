@@ -18,11 +18,11 @@ import tensorflow as tf
 from paceline.cluster import environment
 from paceline.comm.world import World, current_world
 from paceline.errors import ConfigurationError
-from paceline.fit.building import build_from
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
+from paceline.fit.snapshots.passing import Passing
 from paceline.fit.snapshots.pulse import Pulse
 from paceline.fit.snapshots.recorder import Recorder
-from paceline.fit.snapshots.restored import put_back, put_back_history, read
+from paceline.fit.snapshots.restored import read
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.resilience.keeper import ENDS_FIT, Keeper
 from paceline.resilience.schedule import Schedule, parse_schedule
@@ -56,25 +56,6 @@ _process = _Process()
 def is_in_fit() -> bool:
     """Whether a `fit` with snapshots is going on."""
     return _process.in_fit
-
-
-class Passing:
-    """Stands in for a recorder while a `fit` that had ended is passed over."""
-
-    def __init__(self) -> None:
-        self.data: DataCursor | None = None
-
-    def follow(self, epochs: Any) -> DataCursor | Unfollowed:
-        """The training data, which is left where the `fit` had left it."""
-        if self.data is not None:
-            return Unfollowed()
-        self.data = DataCursor(epochs, is_chief=False)
-        return self.data
-
-    def owns(self, callbacks: Any) -> bool:
-        """No callbacks run."""
-        del callbacks
-        return False
 
 
 def follow(epochs: Any) -> DataCursor | Unfollowed:
@@ -134,7 +115,9 @@ def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wa
     keeper.chaos.entered()
     found = keeper.found
     if found is not None and (found.fit_call, bool(found.notes.get(ENDS_FIT))) >= (fit_call, True):
-        return _passed_over(model, keras_fit, arguments, fit_call, keeper, world)
+        passing = _process.recorder = Passing(keeper, world, fit_call)
+        history, _process.steps = passing.over(model, keras_fit, arguments)
+        return history
     resumed = read(keeper, found, world) if found is not None and found.fit_call == fit_call else None
     recorder = Recorder(model, keeper, schedule, world, fit_call, _process.steps, resumed)
     _process.recorder = recorder
@@ -148,41 +131,6 @@ def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wa
         model._initial_epoch = first_epoch
     _process.steps = recorder.step
     recorder.ended()
-    recorder.pulse.ended()
-    return history
-
-
-def _passed_over(model: Any, keras_fit: Function, arguments: Any, fit_call: int, keeper: Keeper, world: World) -> Any:
-    """A `fit` that had ended: all is put where it had left it, nothing is trained and no callback runs."""
-    info = keeper.end_of_fit(fit_call)
-    if info is None:
-        assert keeper.found is not None
-        info = keeper.found
-        if world.rank == 0:
-            _LOGGER.warning(
-                "fit number %d had ended, and its last snapshot is no longer there: the model gets the weights of %s, "
-                "which are later ones. What the script computes before its next fit comes from those.",
-                fit_call + 1,
-                info.name,
-            )
-    restored = read(keeper, info, world)
-    passing = _process.recorder = Passing()
-    callbacks = keras.tree.flatten(arguments.get("callbacks") or [])
-    history = keras_fit(**{**arguments, "epochs": 0, "initial_epoch": 0, "callbacks": None, "verbose": 0})
-    assert passing.data is not None
-    passing.data.advance(len(restored.own["cursor"]["batches"]))
-    build_from(model, passing.data.element_spec)
-    put_back(model, callbacks, restored, world)
-    put_back_history(history, restored)
-    _process.steps = info.step
-    if world.rank == 0:
-        _LOGGER.info(
-            "fit number %d had ended after step %d (%d epochs): not trained again; weights and history come from %s",
-            fit_call + 1,
-            info.step,
-            len(history.epoch),
-            info.path,
-        )
     return history
 
 

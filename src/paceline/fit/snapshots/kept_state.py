@@ -12,7 +12,8 @@ import keras
 import numpy as np
 
 from paceline.fit import compat
-from paceline.resilience.object_state import decode, encode_captured, restore
+from paceline.resilience.attributes import encode_captured, restore
+from paceline.resilience.object_state import decode
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -55,7 +56,7 @@ def _optimizers(model: Any) -> list[Any]:
 
 
 def capture_callbacks(callbacks: Sequence[Any], tensors: Tensors) -> list[Any]:
-    """The state of each callback: class and what `object_state.capture` finds."""
+    """The state of each callback: class and what `attributes.encode_captured` finds."""
     states = []
     for index, callback in enumerate(_users(callbacks)):
         state = {

@@ -7,6 +7,7 @@ on_train_begin ─► on_epoch_begin ─► [step ─ on_train_batch_end]… ─
                         ▼ after the callbacks' on_epoch_begin, whose effects it overwrites
 """
 
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -16,26 +17,23 @@ from paceline.cluster import environment
 from paceline.comm.world import World
 from paceline.errors import EXIT_PREEMPTED
 from paceline.fit.building import build_from
-from paceline.fit.snapshots import kept_state, row_files
-from paceline.fit.snapshots.data_cursor import DataCursor, Place
+from paceline.fit.snapshots import row_files
+from paceline.fit.snapshots.data_cursor import BEGIN, DataCursor, Place
+from paceline.fit.snapshots.own_state import Moment, OwnState, own_state
 from paceline.fit.snapshots.pulse import Pulse
-from paceline.fit.snapshots.restored import METRICS, Restored, copied_for_all, put_back, put_back_history
+from paceline.fit.snapshots.restored import Restored, copied_for_all, put_back, put_back_history
 from paceline.rendezvous.channel import Preempted, Resumed
-from paceline.resilience import variables
 from paceline.resilience.cursor import Cursor
-from paceline.resilience.generators import capture_generators, was_seeded_otherwise
+from paceline.resilience.generators import was_seeded_otherwise
 from paceline.resilience.hearing import heard
 from paceline.resilience.keeper import ENDS_FIT, Keeper
 from paceline.resilience.kept_memory import Memory
-from paceline.resilience.object_state import Tensors, decode, encode
+from paceline.resilience.object_state import Frozen, decode
 from paceline.resilience.schedule import Schedule
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import Part
 
 _LOGGER = logging.getLogger("paceline")
-
-OwnState = tuple[Any, Tensors]
-"""JSON, and the arrays that it names."""
 
 _LEAVING_SECONDS = 6.0
 _END_SECONDS = 120.0
@@ -72,6 +70,8 @@ class Recorder:
         self._world = world
         self._fit_call = fit_call
         self._resumed = resumed
+        self._has_no_epochs = False
+        """Whether the script wants fewer than had been begun."""
         self._data: DataCursor | None = None
         self._callbacks: Any = None
         self._epoch = 0
@@ -89,12 +89,12 @@ class Recorder:
 
     def follow(self, epochs: Any) -> DataCursor:
         """A new epoch iterator of this `fit`: the first is the training data's, the second the validation data's."""
-        cursor = DataCursor(epochs, is_chief=self._world.rank == 0)
+        cursor = DataCursor(epochs, is_chief=self._world.rank == 0, follows_source=self._data is None)
         if self._data is None:
             self._data = cursor
         elif self._validation is None:
             self._validation = cursor
-            cursor.advance(self._validation_iterators)
+            cursor.advance((0,) * self._validation_iterators)
         return cursor
 
     def train_begins(self, callbacks: Any) -> None:
@@ -105,8 +105,21 @@ class Recorder:
     def train_begun(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` has run."""
         self._callbacks = callbacks
-        if self._resumed is not None:
-            self.model._initial_epoch = self._resumed.own["cursor"]["epoch"]
+        if self._resumed is None:
+            return
+        epoch = self.model._initial_epoch = self._resumed.own["cursor"]["epoch"]
+        wanted = (callbacks.params or {}).get("epochs")
+        if wanted is not None and epoch >= wanted:  # no epoch will begin
+            self._has_no_epochs = True
+            self._go_on(self._resumed)
+            self._resumed = None
+            if self._world.rank == 0:
+                _LOGGER.warning(
+                    "this fit was in epoch %d when the snapshot was taken, and the script has epochs=%d now: nothing "
+                    "is trained, and the model is as it was in the snapshot. With more epochs it goes on.",
+                    epoch + 1,
+                    wanted,
+                )
 
     def owns(self, callbacks: Any) -> bool:
         """Whether this is the list of this `fit`."""
@@ -170,7 +183,9 @@ class Recorder:
     def ended(self) -> None:
         """`fit` has come to its end: a rerun passes through here, so this snapshot is waited for."""
         self._keeper.chaos.ended(self.step)
-        self._take(self._own_state, ends_fit=True)
+        self.pulse.ended()  # first: there are no more steps to miss, however long the disk takes
+        if not self._has_no_epochs:  # else the snapshot that is there stays the one to go on from
+            self._take(functools.partial(self._own_state, ends_fit=True), ends_fit=True)
         self._keeper.finish(_END_SECONDS)
         self._keeper.free_memory()
 
@@ -180,31 +195,13 @@ class Recorder:
 
     # Taking.
 
-    def _own_state(self, memory: Memory) -> OwnState:
+    def _own_state(self, memory: Memory, *, ends_fit: bool = False) -> OwnState:
         assert self._data is not None
-        callbacks = self._callbacks
-        if getattr(callbacks, "_async_train", False):
-            callbacks._flush_futures()
-        place = self._data.place(has_stopped=bool(self.model.stop_training))
-        tensors: Tensors = {}
-        own = {
-            "cursor": place.cursor.to_json(),
-            "begin": encode(place.begin, tensors, "begin"),
-            "num_batches": place.num_batches,
-            "iterator": encode(place.state, tensors, "iterator"),
-            "has_stopped": place.has_stopped,
-            "callbacks": kept_state.capture_callbacks(callbacks.callbacks, tensors),
-            "row_files": row_files.positions(callbacks.callbacks),
-            "generators": encode(capture_generators(), tensors, "generators"),
-            "global_seed": encode(kept_state.capture_global_seed(), tensors, "global_seed"),
-            "logs": encode(kept_state.plain(self._logs), tensors, "logs"),
-            "validation_iterators": (
-                self._validation_iterators if self._validation is None else self._validation.num_iterators
-            ),
-        }
-        tensors = {name: memory.copy(name, tensor) for name, tensor in tensors.items()}
-        own[METRICS] = variables.copied(kept_state.own_variables(self.model), METRICS, tensors, memory)
-        return own, tensors
+        validation = self._validation
+        moment = Moment(
+            self._logs, self._validation_iterators if validation is None else validation.num_iterators, ends_fit
+        )
+        return own_state(self.model, self._callbacks, self._data, moment, memory)
 
     def _take(self, own_state: Callable[[Memory], OwnState], *, ends_fit: bool) -> None:
         def copy(memory: Memory) -> Part:
@@ -280,7 +277,6 @@ class Recorder:
         build_from(self.model, self._data.element_spec)
         put_back(self.model, self._callbacks.callbacks, restored, self._world)
         put_back_history(self.model.history, restored)
-        self.model.stop_training = False
         self._validation_iterators = own["validation_iterators"]
         self._logs = decode(own["logs"], restored.tensors)
         self._logs_are_restored = True
@@ -289,7 +285,7 @@ class Recorder:
         self._data.go_on_from(
             Place(
                 cursor=Cursor.from_json(own["cursor"]),
-                begin=decode(own["begin"], restored.tensors),
+                begin=Frozen(own[BEGIN], restored.tensors_under(BEGIN)),
                 num_batches=own["num_batches"],
                 state=decode(own["iterator"], restored.tensors) if restored.same_world else None,
                 has_stopped=own["has_stopped"],

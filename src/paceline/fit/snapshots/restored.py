@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.comm.world import World
+from paceline.fit.compat import accumulated_gradients
 from paceline.fit.snapshots import kept_state
 from paceline.resilience import variables
 from paceline.resilience.generators import restore_generators
@@ -15,6 +16,8 @@ from paceline.store.manifest import SnapshotInfo
 
 VARIABLES = "variables"
 METRICS = "metrics"
+SOURCE = "source"
+"""What a data source held when a `fit` had ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,10 @@ class Restored:
     def same_world(self) -> bool:
         """Whether as many ranks took it as go on from it."""
         return not self.metrics_of_others
+
+    def tensors_under(self, path: str) -> dict[str, Any]:
+        """Those that `encode` has put there."""
+        return {name: tensor for name, tensor in self.tensors.items() if name.startswith(path)}
 
 
 def read(keeper: Keeper, info: SnapshotInfo, world: World) -> Restored:
@@ -73,10 +80,17 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
     if restored.same_world:
         variables.assign(own, restored.own[METRICS], restored.tensors)
     else:
-        variables.assign_sums(own, restored.own[METRICS], restored.metrics_of_others, is_chief=world.rank == 0)
+        variables.assign_sums(
+            own,
+            restored.own[METRICS],
+            restored.metrics_of_others,
+            is_chief=world.rank == 0,
+            gradients=accumulated_gradients(optimizer),  # an inner optimizer is given what is summed over ranks
+        )
     kept_state.restore_callbacks(callbacks, restored.own["callbacks"], restored.tensors)
     kept_state.restore_global_seed(decode(restored.own["global_seed"], restored.tensors))
     restore_generators(decode(restored.own["generators"], restored.tensors))
+    model.stop_training = restored.own["has_stopped"]
 
 
 def put_back_history(history: Any, restored: Restored) -> None:

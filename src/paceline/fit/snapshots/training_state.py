@@ -15,10 +15,11 @@ from paceline.errors import EXIT_PREEMPTED
 from paceline.fit.compat import accumulated_gradients
 from paceline.rendezvous.channel import Preempted, Progress, Resumed
 from paceline.resilience import variables
+from paceline.resilience.attributes import encode_captured, restore
 from paceline.resilience.generators import capture_generators, restore_generators
 from paceline.resilience.keeper import Keeper
 from paceline.resilience.kept_memory import Memory
-from paceline.resilience.object_state import Tensors, decode, encode, encode_captured, restore
+from paceline.resilience.object_state import Tensors, decode, encode
 from paceline.resilience.signals import preemption_of
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import Part
@@ -90,7 +91,8 @@ class TrainingState:
                 variables.check(sums, own[name], f"{name}: variable")
                 parts = [tensors] if same_world else [reader.tensors(rank) for rank in range(info.world_size)]
                 is_chief = same_world or self._world.rank == 0
-                variables.assign_sums(sums, own[name], parts, is_chief=is_chief)
+                gradients = accumulated_gradients(part)
+                variables.assign_sums(sums, own[name], parts, is_chief=is_chief, gradients=gradients)
             elif _is_shared(part):
                 continue
             elif isinstance(part, tf.data.Iterator):

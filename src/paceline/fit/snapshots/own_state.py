@@ -1,0 +1,53 @@
+"""What each rank writes of its `fit` into a snapshot by itself; what all have in common is in `restored.py`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.fit.snapshots import kept_state, row_files
+from paceline.fit.snapshots.data_cursor import BEGIN, DataCursor
+from paceline.fit.snapshots.restored import METRICS, SOURCE
+from paceline.resilience import variables
+from paceline.resilience.generators import capture_generators
+from paceline.resilience.kept_memory import Memory
+from paceline.resilience.object_state import Tensors, encode
+
+OwnState = tuple[Any, Tensors]
+"""JSON, and the arrays that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When it is taken."""
+
+    logs: Any
+    """Of the last step."""
+    validation_iterators: int
+    """How many have been made."""
+    ends_fit: bool
+    """Then the data source goes in, too: the next `fit` may go on from it."""
+
+
+def own_state(model: Any, callbacks: Any, data: DataCursor, moment: Moment, memory: Memory) -> OwnState:
+    """This rank's part, copied into `memory`."""
+    if getattr(callbacks, "_async_train", False):
+        callbacks._flush_futures()
+    place = data.place(has_stopped=bool(model.stop_training))
+    tensors: Tensors = {}
+    own = {
+        "cursor": place.cursor.to_json(),
+        BEGIN: place.begin.encoded,
+        "num_batches": place.num_batches,
+        "iterator": encode(place.state, tensors, "iterator"),
+        "has_stopped": place.has_stopped,
+        "callbacks": kept_state.capture_callbacks(callbacks.callbacks, tensors),
+        "row_files": row_files.positions(callbacks.callbacks),
+        "generators": encode(capture_generators(), tensors, "generators"),
+        "global_seed": encode(kept_state.capture_global_seed(), tensors, "global_seed"),
+        "logs": encode(kept_state.plain(moment.logs), tensors, "logs"),
+        "validation_iterators": moment.validation_iterators,
+        SOURCE: data.source.encode(tensors, SOURCE) if moment.ends_fit else None,
+    }
+    tensors = {name: memory.copy(name, tensor) for name, tensor in tensors.items()}
+    tensors.update(place.begin.tensors)  # as they are: an order of many rows is copied once in an epoch
+    own[METRICS] = variables.copied(kept_state.own_variables(model), METRICS, tensors, memory)
+    return own, tensors

@@ -1,0 +1,91 @@
+"""What of a data source goes into a snapshot: all that is small, and an order of rows, however many these are."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paceline.fit.snapshots.source_state import MAX_SMALL_BYTES, SourceState
+from paceline.resilience.object_state import frozen
+
+NUM_ROWS = MAX_SMALL_BYTES // 8 + 1
+
+
+class Source:
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+
+def names_of(state: SourceState) -> set[str]:
+    return {*state.encode({}, "source")["state"]}
+
+
+def value_of(state: SourceState) -> Any:
+    tensors: dict[str, Any] = {}
+    return frozen(state.encode(tensors, "source"), tensors).value
+
+
+@pytest.mark.parametrize("make", [np.arange, lambda rows: [*range(rows)], lambda rows: [*map(str, range(rows))]])
+def test_a_large_order_is_kept_once_it_has_been_shuffled(make: Any) -> None:
+    source = Source(order=make(NUM_ROWS), data=np.zeros((NUM_ROWS, 2)), batch=8)
+    state = SourceState(source, is_chief=True)
+    assert names_of(state) == {"batch"}, "what the script makes again costs nothing"
+    source.order[0], source.order[5] = source.order[5], source.order[0]
+    held, shuffled = value_of(state), [*source.order]
+    assert held["state"].keys() == {"batch", "order"}
+    rerun = Source(order=make(NUM_ROWS), data=source.data, batch=9)
+    again = SourceState(rerun, is_chief=True)
+    again.put_back(held)
+    assert [*rerun.order] == shuffled
+    assert rerun.batch == 8
+
+
+@pytest.mark.parametrize("is_rerun", [True, False])
+def test_an_order_that_looks_as_at_first_again_is_kept_all_the_same(is_rerun: bool) -> None:
+    """A rerun's has been shuffled on its way there."""
+    source = Source(order=np.arange(NUM_ROWS))
+    state = SourceState(source, is_chief=True)
+    source.order = source.order[::-1]
+    held = value_of(state)
+    if is_rerun:
+        source = Source(order=np.arange(NUM_ROWS))
+        state = SourceState(source, is_chief=True)
+        state.put_back(held)
+    source.order = np.arange(NUM_ROWS)
+    assert names_of(state) == {"order"}
+
+
+class Table:
+    """Not a value that a snapshot can hold."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: np.random.default_rng().random((NUM_ROWS, 2)), lambda: np.array([str(np.random.random())]), Table],
+    ids=["large", "texts", "object"],
+)
+def test_what_changes_and_cannot_be_kept_is_said_once(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    source = Source(rows=make(), model=make())
+    states = [SourceState(source, is_chief=True), SourceState(source, is_chief=False)]
+    for state in states:
+        names_of(state)
+    assert not caplog.records
+    before, source.rows = source.rows, make()
+    with caplog.at_level(logging.WARNING):
+        for state in states:
+            assert not names_of(state)
+            assert not names_of(state)
+    assert before is not source.rows
+    [record] = caplog.records
+    assert "Source.rows changes" in record.getMessage()
+
+
+def test_a_file_in_memory_is_not_read(tmp_path: Path) -> None:
+    np.arange(NUM_ROWS).tofile(tmp_path / "tokens")
+    tokens = np.memmap(tmp_path / "tokens", np.int64, "r+")
+    source = Source(tokens=tokens)
+    state = SourceState(source, is_chief=True)
+    tokens[0] = 7
+    assert not names_of(state)
