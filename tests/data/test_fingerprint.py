@@ -1,7 +1,9 @@
 """Fingerprints are equal for equal first batches, differ otherwise, and the difference is told."""
 
 import concurrent.futures
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,8 +70,84 @@ def test_a_difference_names_the_ranks_and_the_usual_causes() -> None:
     logs = [_read(_numbers(), 0), _read(_numbers(), 1), _read(_numbers().skip(1), 0)]
     with pytest.raises(DesynchronizedError, match=r"rank\(s\) 2 is not rank 0's") as caught:
         _compare(logs)
-    for cause in ("shuffled", "deterministic=False", "dataset.shard", "seed"):
+    for cause in ("shuffled", "deterministic=False", "dataset.shard", "seed", "num_parallel_calls", "stateless"):
         assert cause in str(caught.value)
+
+
+LABELS = np.array([0, 2, 1, 2])
+IMAGES = np.arange(4 * 5 * 5 * 3.0).reshape(4, 5, 5, 3)
+
+
+def _one_batch(components: Callable[[], Any]) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(components())
+
+
+@pytest.mark.parametrize(
+    ("chiefs", "others"),
+    [
+        pytest.param(lambda: (IMAGES, LABELS), lambda: (IMAGES[:, ::-1], LABELS), id="images"),
+        pytest.param(
+            lambda: (IMAGES.astype("uint8"), LABELS),
+            lambda: (IMAGES[::-1].astype("uint8"), LABELS),
+            id="images of bytes",
+        ),
+        pytest.param(
+            lambda: (tf.cast(IMAGES, tf.bfloat16), LABELS),
+            lambda: (tf.zeros([4, 5, 5, 3], tf.bfloat16), LABELS),
+            id="half",
+        ),
+        pytest.param(
+            lambda: (IMAGES, np.eye(3)[LABELS]), lambda: (IMAGES + 0.5, np.eye(3)[LABELS]), id="labels that are floats"
+        ),
+        pytest.param(
+            lambda: (IMAGES, ["b", "", "a", "b"]),
+            lambda: (IMAGES + 0.5, ["b", "", "a", "b"]),
+            id="labels that are text",
+        ),
+        pytest.param(
+            lambda: (IMAGES, tf.ragged.constant([[1], [], [2, 1], [1]])),
+            lambda: (IMAGES + 0.5, tf.ragged.constant([[1], [], [2, 1], [1]])),
+            id="ragged labels",
+        ),
+    ],
+)
+def test_the_same_rows_augmented_differently_are_told_about_once(
+    chiefs: Callable[[], Any], others: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = [_read(_one_batch(chiefs), 0), _read(_one_batch(others), 1), _read(_one_batch(chiefs), 0)]
+    with caplog.at_level(logging.WARNING, "paceline"):
+        _compare(logs)
+        _compare(logs)
+    [record] = caplog.records
+    assert record.getMessage().startswith("rank(s) 1 read the same rows as rank 0, in the same order")
+    assert "stateless" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("chiefs", "others"),
+    [
+        pytest.param(lambda: (IMAGES,), lambda: (IMAGES + 0.5,), id="nothing but floats"),
+        pytest.param(lambda: (IMAGES, LABELS), lambda: (IMAGES[::-1], LABELS[::-1]), id="another order"),
+        pytest.param(lambda: (IMAGES, LABELS), lambda: (IMAGES, LABELS[::-1]), id="other labels only"),
+        pytest.param(lambda: (IMAGES, np.ones(4)), lambda: (IMAGES[::-1], np.ones(4)), id="labels all alike"),
+        pytest.param(
+            lambda: (np.arange(4) + 8, IMAGES),
+            lambda: (np.arange(4) + 8, IMAGES[::-1]),
+            id="numbered after the shuffle",
+        ),
+        pytest.param(lambda: (IMAGES, LABELS), lambda: (IMAGES[..., :2], LABELS[:3]), id="other shapes"),
+        pytest.param(
+            lambda: (tf.sparse.from_dense(np.eye(4)), LABELS[:1].repeat(4)),
+            lambda: (tf.sparse.from_dense(2 * np.eye(4)), LABELS[:1].repeat(4)),
+            id="sparse positions",
+        ),
+    ],
+)
+def test_rows_that_nothing_says_to_be_the_same_stop_the_job(
+    chiefs: Callable[[], Any], others: Callable[[], Any]
+) -> None:
+    with pytest.raises(DesynchronizedError):
+        _compare([_read(_one_batch(chiefs), 0), _read(_one_batch(others), 1)])
 
 
 def test_a_rank_that_reads_ahead_is_no_difference() -> None:

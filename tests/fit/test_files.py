@@ -94,6 +94,12 @@ def test_every_format_is_there_on_every_rank_right_after_its_save(job: Job) -> N
     assert job.same("exports_serve_the_same") == [True, True, True]
 
 
+def test_what_all_ranks_download_one_downloads(job: Job) -> None:
+    told = job.told("a_download_is_done_once")
+    assert [found for found, _ in told] == [[100_000, "digits.npz", True]] * job.size
+    assert sum(renames for _, renames in told) == 1
+
+
 def test_plain_keras_loads_the_file_and_predicts_the_same(job: Job, tmp_path: Path) -> None:
     directory = job.directory / "every_format_is_there_right_after_its_save"
     ended = run_python("-c", PREDICT, directory / "model.keras", tmp_path / "predictions.npy", folder=tmp_path)

@@ -36,6 +36,7 @@ OF_ONE = (
     "the_first_line_of_fit",
     "moving_statistics_in_a_custom_loop",
     "run_of_a_tf_function",
+    "predictions_of_every_kind",
 )
 """What several workers must do as one does: one process runs these cases."""
 
@@ -142,6 +143,25 @@ def test_a_rank_with_fewer_batches_goes_on_without_rows(results: Results, size: 
     assert np.isfinite(found["weights"]).all()
 
 
+@pytest.mark.parametrize("size", _sizes("predictions_from_own_data_of_unknown_length"))
+def test_predictions_end_with_the_rank_that_has_most(results: Results, size: int) -> None:
+    found = _same_on_all(results, size, "predictions_from_own_data_of_unknown_length")
+    by_hand = found.pop("sharded by hand by 1")
+    assert found.pop("sharded by hand by 2") == by_hand
+    everything = [100 * rank + row for rank in range(size) for row in range(4 * rank + 4)]
+    assert sorted(by_hand) == everything
+    for by in (1, 2):
+        assert sorted(found[f"marked by {by}"]) == everything
+        assert found[f"marked by {by}"][: 4 * size] == [100 * rank + row for rank in range(size) for row in range(4)]
+        assert sorted(found[f"of scalars, too by {by}"]) == [
+            100 * rank + row for rank in range(size) for row in range(4)
+        ]
+
+
+def test_predictions_of_every_kind_are_one_workers(results: Results) -> None:
+    assert _same_on_all(results, 3, "predictions_of_every_kind") == results[1][0]["predictions_of_every_kind"]
+
+
 @pytest.mark.parametrize("size", WORLDS)
 def test_moving_statistics_are_alike_after_each_step_and_their_means_are_one_workers(
     results: Results, size: int
@@ -207,6 +227,18 @@ def test_the_chief_says_once_how_the_fit_will_run(results: Results) -> None:
         rows = "4" if size == 2 else "2 to 3"
         assert line.startswith(f"{size} replicas; global batch 8, {rows} for each; 5 steps an epoch; ")
     assert results[1][0]["the_first_line_of_fit"] == []
+
+
+def test_the_chief_names_weights_that_ranks_have_assigned_differently(results: Results) -> None:
+    chief, *others = (of_rank["weights_that_ranks_assign_differently"] for of_rank in results[3])
+    assert others == [[], []]
+    [line] = chief
+    assert line.startswith("the ranks have different values of weights that a layer assigns from its data: sums/total.")
+
+
+def test_a_layer_with_states_of_the_global_batch_is_refused_before_the_first_step(results: Results) -> None:
+    message = _same_on_all(results, 3, "states_of_sequences")
+    assert message.startswith("ValueError: stateful=True in remembers: ")
 
 
 @pytest.mark.parametrize("size", WORLDS)

@@ -276,6 +276,59 @@ def data_sharded_by_hand() -> Any:
 
 
 @case
+def predictions_from_own_data_of_unknown_length() -> Any:
+    """Rank r has r + 1 batches and says so to nobody; by one and by two steps at a time."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+
+    def numbers(count: int) -> tf.data.Dataset:
+        """Rank r's are 100 r, 100 r + 1, …"""
+        own = tf.data.Dataset.range(100 * RANK, 100 * RANK + count).batch(4)
+        return own.filter(lambda rows: True)  # does not know its length any more
+
+    found = {}
+    for steps_per_execution in (1, 2):
+        model = keras.Sequential([keras.Input((), dtype="int64"), layers.Reshape((1,))])
+        model.compile(steps_per_execution=steps_per_execution)
+        for name, data in (
+            ("sharded by hand", numbers(4 * RANK + 4).with_options(options)),
+            ("marked", mark_as_local(numbers(4 * RANK + 4))),
+            ("of scalars, too", mark_as_local(numbers(4 * RANK + 4).map(lambda rows: (rows, tf.constant(1))))),
+        ):
+            found[f"{name} by {steps_per_execution}"] = model.predict(data, verbose=0).ravel().tolist()
+    return found
+
+
+@case
+def predictions_of_every_kind() -> Any:
+    """Of 10 rows in batches of 4: dense, text, ragged and sparse ones, and numbers of a whole batch."""
+
+    class Model(keras.Model):
+        def predict_step(self, data: Any) -> Any:
+            rows, *_ = keras.utils.unpack_x_y_sample_weight(data)
+            numbers = tf.cast(rows[:, 0], tf.int64)
+            ragged = tf.ragged.range(numbers)
+            return {
+                "dense": numbers,
+                "text": tf.strings.reduce_join(tf.strings.as_string(rows), axis=1),
+                "ragged": ragged,
+                "sparse": tf.sparse.from_dense(ragged.to_tensor(shape=[None, 10])),
+                "mean": tf.reduce_mean(rows),
+                "constant": tf.constant(3),
+            }
+
+    rows = np.arange(10.0).reshape(10, 1) + np.array([[0.0, 0.5]])
+    outputs = Model().predict(rows, batch_size=4, verbose=0)
+    outputs["sparse"] = tf.sparse.to_dense(outputs["sparse"]).numpy()
+    return {
+        name: [[str(part) for part in np.ravel(row)] for row in values.to_list()]
+        if isinstance(values, tf.RaggedTensor)
+        else [str(part) for part in values.ravel()]
+        for name, values in outputs.items()
+    }
+
+
+@case
 def another_model_on_the_last_rank() -> Any:
     model = model_of(layers.Dense(7 if RANK == LAST else 5))
     return error_of(lambda: model.fit(batches(), verbose=0))
@@ -308,18 +361,49 @@ def more_steps_than_the_data_has() -> Any:
     return error_of(lambda: model_of().fit(batches(), steps_per_epoch=9, verbose=0))
 
 
-@case
-def the_first_line_of_fit() -> Any:
+def said_in(call: Callable[[], Any]) -> list[str]:
+    """What Paceline logs on this rank meanwhile."""
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
     logger = logging.getLogger("paceline")
     logger.addHandler(handler)
     try:
-        model_of().fit(*table(), batch_size=BATCH, verbose=0, validation_data=batches(5))
+        call()
     finally:
         logger.removeHandler(handler)
     return said
+
+
+@case
+def the_first_line_of_fit() -> Any:
+    return said_in(lambda: model_of().fit(*table(), batch_size=BATCH, verbose=0, validation_data=batches(5)))
+
+
+class Sums(layers.Layer):
+    """Adds its rows up, as the layer of a Keras guide does; nothing says what the sum of all ranks is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = self.add_weight(shape=(6,), initializer="zeros", trainable=False, name="total")
+
+    def call(self, inputs: Any) -> Any:
+        self.total.assign_add(keras.ops.sum(inputs, axis=0))
+        return inputs
+
+
+@case
+def weights_that_ranks_assign_differently() -> Any:
+    model = model_of(layers.BatchNormalization(), Sums())
+    return said_in(lambda: model.fit(batches(), verbose=0))[1:]
+
+
+@case
+def states_of_sequences() -> Any:
+    model = keras.Sequential([keras.Input(batch_shape=(BATCH, 2, 3)), layers.GRU(4, stateful=True, name="remembers")])
+    model.compile("sgd", "mse")
+    x, _ = table()
+    return error_of(lambda: model.fit(x.reshape(-1, 2, 3), np.zeros((40, 4)), batch_size=BATCH, verbose=0))
 
 
 @case

@@ -117,3 +117,35 @@ def test_a_world_of_one_talks_to_nobody() -> None:
         return [result.numpy().tolist() for result in results]
 
     assert on_each_rank(1, job) == [[[1.0, 2.0]] * 3]
+
+
+TEXTS = [[b"", b"\x00\xff"], ["ü".encode(), b"ab"]]
+
+
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_text_travels_too(in_graph: bool) -> None:
+    """Ranks with no row, one and two; empty texts and bytes that are no characters among them."""
+
+    def job(strategy: SynchronousStrategy) -> Any:
+        rank = strategy.world.rank
+
+        def call() -> Any:
+            collectives = strategy.extended.collectives
+            gathered = collectives.all_gather(tf.reshape(tf.constant(TEXTS[:rank], tf.string), [rank, 2]))
+            scalar, number, matrix = collectives.broadcast(
+                [tf.constant("a" * rank + "b"), tf.constant(rank), tf.constant([[str(rank), ""]])]
+            )
+            return gathered, scalar, number, matrix
+
+        return [np.array(one.numpy(), object).tolist() for one in (tf.function(call) if in_graph else call)()]
+
+    assert on_each_rank(3, job) == [[[TEXTS[0], *TEXTS], b"b", 0, [[b"0", b""]]]] * 3
+
+
+def test_a_variable_of_text_starts_from_the_chiefs() -> None:
+    def job(strategy: SynchronousStrategy) -> Any:
+        with strategy.scope():
+            variable = tf.Variable(["x", "y" * strategy.world.rank])
+        return variable.read_value().numpy().tolist()
+
+    assert on_each_rank(2, job) == [[b"x", b""]] * 2

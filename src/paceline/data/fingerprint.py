@@ -3,19 +3,39 @@
 Slicing a global batch is exact only if it is the same batch everywhere. The fingerprint is taken inside the input
 pipeline, before the slice, and noted in a log on the Python side; `compare` then meets the others. Only the first batch
 of an epoch is hashed, so the cost does not grow with the data.
+
+Each component of a batch is hashed by itself. Random numbers that are drawn in a parallel map go to other elements on
+each rank, though the elements keep their order: the images then differ and the labels do not. Each rank computes its
+own rows all the same, so such a job is told about, not stopped.
 """
 
 import hashlib
+import logging
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from paceline.comm.communicator import Communicator
+from paceline.comm.communicator import Array, Communicator
 from paceline.errors import DesynchronizedError
+
+_LOGGER = logging.getLogger("paceline")
 
 _HASHED_BYTES = 1 << 24
 _KEPT_NOTES = 8
+_IMAGE_AXES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The fingerprint of one component of a batch (of a ragged or sparse one: of one of its tensors)."""
+
+    digest: int
+    is_measured: bool
+    """Whether it is of the kind that augmentation changes: floating numbers, or images of bytes."""
+    tells_rows_apart: bool
+    """Whether its rows are not all alike: only then do equal fingerprints say that the rows are the same."""
 
 
 class FingerprintLog:
@@ -26,7 +46,9 @@ class FingerprintLog:
 
     def __init__(self) -> None:
         self._iterator = 0
-        self._notes: dict[tuple[int, int], int] = {}
+        self._notes: dict[tuple[int, int], tuple[Part, ...]] = {}
+        self.has_warned = False
+        """Whether it has been said that ranks augment differently."""
 
     def begin_iterator(self) -> None:
         """A new iterator over the dataset is about to be made."""
@@ -34,34 +56,62 @@ class FingerprintLog:
 
     def note(self, index: Any, element: Any, steps_per_epoch: int | None) -> Any:
         """An operation that notes `element`'s fingerprint if `index` (int64 scalar) begins an epoch."""
-        leaves = [leaf for leaf in tf.nest.flatten(element, expand_composites=True) if tf.is_tensor(leaf)]
+        components = [part for leaf in tf.nest.flatten(element) for part in _components(leaf)]
+        has_rows = [is_by_row for _, is_by_row in components]
+
+        def take_note(epoch: Any, *arrays: Any) -> Any:
+            return self._take(int(epoch), tuple(map(_part, arrays, has_rows)))
+
         epoch = tf.zeros_like(index) if steps_per_epoch is None else index // steps_per_epoch
         position = index if steps_per_epoch is None else index % steps_per_epoch
 
         def take() -> Any:
             # Stateless for TensorFlow: a stateful function would forbid saving the iterator's position.
-            return tf.numpy_function(self._take, [epoch, *leaves], tf.int64, stateful=False)
+            tensors = [tensor for tensor, _ in components]
+            return tf.numpy_function(take_note, [epoch, *tensors], tf.int64, stateful=False)
 
         return tf.cond(tf.equal(position, 0), take, lambda: tf.constant(0, tf.int64))
 
-    def _take(self, epoch: Any, *leaves: Any) -> np.int64:
-        digest = hashlib.blake2b(digest_size=7)
-        for leaf in leaves:
-            array = np.asarray(leaf)
-            digest.update(f"{array.shape} {array.dtype}".encode())
-            if array.dtype == object:
-                digest.update(repr(array.reshape(-1)[:1024].tolist()).encode())
-            else:
-                digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:_HASHED_BYTES].data)
-        value = np.int64(int.from_bytes(digest.digest(), "little"))
-        self._notes[self._iterator, int(epoch)] = int(value)
+    def _take(self, epoch: int, parts: tuple[Part, ...]) -> np.int64:
+        self._notes[self._iterator, epoch] = parts
         while len(self._notes) > _KEPT_NOTES:
             del self._notes[next(iter(self._notes))]
-        return value
+        return np.int64(len(parts))
 
-    def of_epoch(self, epoch: int) -> int | None:
-        """The fingerprint of this epoch (from 0) of the newest iterator; None if it was not noted."""
+    def of_epoch(self, epoch: int) -> tuple[Part, ...] | None:
+        """The fingerprints of this epoch (from 0) of the newest iterator; None if it was not noted."""
         return self._notes.get((self._iterator, epoch))
+
+
+def _components(leaf: Any) -> list[tuple[Any, bool]]:
+    """The tensors of one component, each with whether its first axis counts rows, or values of rows."""
+    if isinstance(leaf, tf.RaggedTensor):
+        return [(leaf.flat_values, True), *((lengths, True) for lengths in leaf.nested_row_lengths())]
+    if isinstance(leaf, tf.SparseTensor):
+        return [(leaf.values, True), (leaf.indices, False), (leaf.dense_shape, False)]
+    return [(leaf, leaf.shape.rank != 0)] if tf.is_tensor(leaf) else []
+
+
+def _part(leaf: Any, is_by_row: bool) -> Part:
+    array = np.asarray(leaf)
+    digest = hashlib.blake2b(f"{array.shape} {array.dtype}".encode(), digest_size=7)
+    if array.dtype == object:
+        digest.update(repr(array.reshape(-1)[:1024].tolist()).encode())
+    else:
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:_HASHED_BYTES].data)
+    is_image = array.dtype == np.uint8 and array.ndim >= _IMAGE_AXES
+    is_floating = tf.as_dtype(array.dtype).is_floating  # bfloat16 is no kind of NumPy's
+    return Part(
+        digest=int.from_bytes(digest.digest(), "little"),
+        is_measured=is_floating or is_image,
+        tells_rows_apart=bool(is_by_row and array.ndim and len(array)) and _tells_apart(array),
+    )
+
+
+def _tells_apart(array: Array) -> bool:
+    # Rows that were numbered after they had been shuffled have the same numbers in any order.
+    is_count = array.dtype.kind in "iu" and array.ndim == 1 and len(array) > 1 and bool((np.diff(array) == 1).all())
+    return not is_count and bool((array != array[:1]).any())
 
 
 def compare(log: FingerprintLog, epoch: int, communicator: Communicator) -> None:
@@ -70,17 +120,50 @@ def compare(log: FingerprintLog, epoch: int, communicator: Communicator) -> None
     Raises:
         DesynchronizedError: some rank read another batch; names the ranks and the usual causes.
     """
-    own = log.of_epoch(epoch)
-    everyones = communicator.all_gather(np.array([[own is not None, own or 0]], np.int64))
-    chief_noted, chiefs = everyones[0][0]
-    different = [rank for rank, [[noted, theirs]] in enumerate(everyones) if noted and chief_noted and theirs != chiefs]
-    if different:
-        raise DesynchronizedError(
-            f"the ranks do not read the same data: the first global batch of an epoch on rank(s) "
-            f"{', '.join(map(str, different))} is not rank 0's, so their slices do not add up to one batch. Usual "
-            "causes: data shuffled or augmented in Python or NumPy with a seed of its own on each rank, "
-            "an interleave or map with deterministic=False, dataset.shard(...) by hand, files listed in another order "
-            "on each host, or a dataset built before the strategy in a process started by hand. Give the shuffle "
-            "a seed (keras.utils.set_random_seed(1) at the top of the script does it for all), and give every rank "
-            "the whole dataset: Paceline takes the rank's rows itself."
-        )
+    own = [[part.digest, part.is_measured, part.tells_rows_apart] for part in log.of_epoch(epoch) or ()]
+    everyones = communicator.all_gather(np.array(own, np.int64).reshape(-1, 3))
+    chiefs = everyones[0]
+    noted = {rank: parts for rank, parts in enumerate(everyones) if len(parts) and len(chiefs)}
+    different = [rank for rank, parts in noted.items() if not np.array_equal(parts, chiefs)]
+    if not different:
+        return
+    if all(_are_same_rows(chiefs, noted[rank]) for rank in different):
+        if communicator.rank == 0 and not log.has_warned:
+            _LOGGER.warning("%s", _other_draws(different))
+        log.has_warned = True
+        return
+    raise DesynchronizedError(
+        f"the ranks do not read the same data: the first global batch of an epoch on rank(s) "
+        f"{_listed(different)} is not rank 0's, so their slices do not add up to one batch. Usual "
+        "causes: data shuffled or augmented in Python or NumPy with a seed of its own on each rank, "
+        "an interleave or map with deterministic=False, dataset.shard(...) by hand, files listed in another order "
+        "on each host, random numbers in a parallel map or in a PyDataset with workers, which go to another element on "
+        "each rank, or a dataset built before the strategy in a process started by hand. Give the shuffle "
+        "a seed (keras.utils.set_random_seed(1) at the top of the script does it for all), draw in a parallel map with "
+        "tf.random.stateless_* and a seed that comes with the element (or leave num_parallel_calls out), and give "
+        "every rank the whole dataset: Paceline takes the rank's rows itself."
+    )
+
+
+def _are_same_rows(chiefs: Array, others: Array) -> bool:
+    """Whether two different batches are of the same rows: what cannot be augmented is equal, and tells rows apart."""
+    if len(chiefs) != len(others):
+        return False
+    equal = chiefs[:, 0] == others[:, 0]
+    is_measured, tells_rows_apart = chiefs[:, 1].astype(bool), chiefs[:, 2].astype(bool)
+    return bool((equal | is_measured).all() and (equal & tells_rows_apart).any())
+
+
+def _other_draws(ranks: list[int]) -> str:
+    return (
+        f"rank(s) {_listed(ranks)} read the same rows as rank 0, in the same order, but with other numbers in them: "
+        "augmentation draws its random numbers in a parallel map (or a PyDataset with workers), where chance decides "
+        "which element gets which. Each rank trains on its own rows of its own draw, so each row is used once; but the "
+        "run cannot be repeated exactly, and is not the run of one worker (which could not be repeated either). To "
+        "make it exact: tf.random.stateless_* with a seed that comes with the element, a map without "
+        "num_parallel_calls, or augmentation layers in the model."
+    )
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks))

@@ -137,11 +137,11 @@ def _with_all_rows(dataset: Any, rank: int, size: int) -> Any:
 
     def with_full_size(largest: Any, index_and_element: Any) -> tuple[Any, Any]:
         _, element = index_and_element
-        largest = tf.maximum(largest, _rows_of(element))
+        largest = tf.maximum(largest, rows_of(element))
         return largest, (largest, element)
 
     def parts(full: Any, element: Any) -> Any:
-        rows = _rows_of(element)
+        rows = rows_of(element)
 
         def part_of(number: Any) -> Any:
             def slice_of(_: Any) -> tuple[Any, Any]:
@@ -157,14 +157,14 @@ def _with_all_rows(dataset: Any, rank: int, size: int) -> Any:
     return numbered.scan(tf.constant(0, tf.int64), with_full_size).flat_map(parts).prefetch(_PREFETCHED_BATCHES)
 
 
-def _rows_of(element: Any) -> Any:
+def rows_of(element: Any) -> Any:
     """int64 scalar: the rows of the first component that has any axis; 1 of scalars only."""
     for leaf in tf.nest.flatten(element):
         if isinstance(leaf, tf.RaggedTensor):
             return tf.cast(leaf.nrows(), tf.int64)
         if isinstance(leaf, tf.SparseTensor):
             return leaf.dense_shape[0]
-        if leaf.shape.rank != 0:
+        if tf.is_tensor(leaf) and leaf.shape.rank != 0:
             return tf.shape(leaf, tf.int64)[0]
     return tf.constant(1, tf.int64)
 

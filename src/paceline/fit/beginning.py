@@ -8,12 +8,14 @@ import json
 import logging
 from typing import Any
 
+import keras
 import numpy as np
 
 from paceline.comm.communicator import Communicator
 from paceline.data.description import DataDescription
 from paceline.data.slicing import local_slice
 from paceline.errors import DesynchronizedError
+from paceline.fit.compat import all_layers
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -31,15 +33,49 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
         training: Whether this is a `fit`'s training data.
 
     Raises:
-        ValueError: a batch of fewer rows than replicas, or more steps than the data has batches; in a `fit` only.
+        ValueError: layers that carry states over batches; in a `fit` also a batch of fewer rows than replicas, or
+            more steps than the data has batches.
         DesynchronizedError: ranks have different models, data or step counts; the message has both values.
     """
+    if not data.is_local:
+        _check_states(model, strategy.world.size)
     if training:
         _check_batch(data, strategy.world.size)
         _check_steps(data)
     compare_over_ranks(facts_of(model, data, num_batches), strategy.world.communicator)
     if training and strategy.world.rank == 0:
         _LOGGER.info("%s", start_line(data, num_batches, strategy.world.size))
+        if names := losses_of_whole_batches(getattr(model, "loss", None)):
+            _LOGGER.warning(
+                "the loss %s does not take each row by itself: a rank computes it of its own rows, and the mean over "
+                "ranks is not what one worker computes. With Dice and Tversky, axis= of all axes but the first makes "
+                "it one value per row.",
+                ", ".join(names),
+            )
+
+
+def _check_states(model: Any, size: int) -> None:
+    names = [layer.name for layer in all_layers(model) if getattr(layer, "stateful", False) is True]
+    if names:
+        raise ValueError(
+            f"stateful=True in {', '.join(names)}: such a layer keeps one state for each row of the global batch, and "
+            f"each of the {size} replicas has a part of the rows. Leave stateful=True out, or train on one worker."
+        )
+
+
+def losses_of_whole_batches(loss: Any) -> list[str]:
+    """Names of the Keras losses in what `compile` was given that do not take each row by itself; pure."""
+    found = set()
+    for one in keras.tree.flatten(loss):
+        name = one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__)
+        is_keras = isinstance(one, str | keras.losses.Loss) or one in _FUNCTIONS_OF_WHOLE_BATCHES
+        if is_keras and name.lower() in _OF_WHOLE_BATCHES and getattr(one, "axis", None) is None:
+            found.add(name)
+    return sorted(found)
+
+
+_OF_WHOLE_BATCHES = ("dice", "tversky", "circle")
+_FUNCTIONS_OF_WHOLE_BATCHES = tuple(getattr(keras.losses, name) for name in _OF_WHOLE_BATCHES)
 
 
 def _check_batch(data: DataDescription, size: int) -> None:

@@ -11,6 +11,8 @@ one, this file says which.
 | `losses.loss` (module) | its `scale_…`, `unscale_…`, `reduce_values`, `apply_mask` fix a loss's denominator |
 | `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter, before clipping and accumulation |
 | `BaseOptimizer._clip_gradients` | where accumulated gradients come out |
+| `BaseOptimizer._trainable_variables` | of what the gradients are that `apply` is given alone |
+| `Layer._flatten_layers` | the layers of layers |
 | `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
 | `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
 | `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |
@@ -20,6 +22,7 @@ one, this file says which.
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
 | `saving_api.save_model`, `.save_weights` | what every public spelling of saving comes to |
 | `saving_lib`, `legacy_h5_format` | where they open their files |
+| `file_utils.get_file`, `.urlretrieve` | what datasets and pretrained models take their files with |
 | `file_utils.is_remote_path`, `.exists`, `.File` | what Keras takes for remote, and how it writes other files |
 | `io_utils.print_msg` | where it names an export's path |
 | `BackupAndRestore._save_model`, `._weights_path`, `ModelCheckpoint._save_model` | where callbacks write their files |
@@ -69,6 +72,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (BaseOptimizer, ("apply", "build", "_clip_gradients")),
     (LossScaleOptimizer, ("apply",)),
     (Trainer, ("compile",)),
+    (keras.Layer, ("_flatten_layers",)),
     (
         TensorFlowTrainer,
         (
@@ -105,7 +109,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (saving_api, ("save_model", "save_weights")),
     (saving_lib, ("save_model", "save_weights_only")),
     (legacy_h5_format, ("save_model_to_hdf5",)),
-    (file_utils, ("is_remote_path", "exists", "File")),
+    (file_utils, ("is_remote_path", "exists", "File", "get_file", "urlretrieve")),
     (io_utils, ("print_msg",)),
     (keras.callbacks.BackupAndRestore, ("_save_model",)),
     (keras.callbacks.ModelCheckpoint, ("_save_model",)),
@@ -122,6 +126,16 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
 def accumulated_gradients(optimizer: Any) -> list[Any]:
     """The sums of an optimizer with `gradient_accumulation_steps`; else, or before it is built, none."""
     return list(getattr(optimizer, "_accumulated_gradients", ()))
+
+
+def variables_trained_by(optimizer: Any) -> list[Any]:
+    """What the gradients given to `optimizer.apply` without variables are of."""
+    return list(getattr(optimizer, "_trainable_variables", ()))
+
+
+def all_layers(model: Any) -> list[Any]:
+    """The layers of a model, also those within others, and itself."""
+    return list(model._flatten_layers())
 
 
 def check() -> None:
@@ -153,6 +167,7 @@ __all__ = [
     "TensorFlowTrainer",
     "Trainer",
     "accumulated_gradients",
+    "all_layers",
     "check",
     "checkpoint_management",
     "file_utils",
@@ -166,4 +181,5 @@ __all__ = [
     "saving_api",
     "saving_lib",
     "trainer_module",
+    "variables_trained_by",
 ]

@@ -9,6 +9,7 @@ from paceline.data.description import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare
 from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
+from paceline.fit.predictions import CountedBatches, is_for_predict
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.strategy.base import SynchronousStrategy
 
@@ -35,6 +36,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self._is_fresh = True
             self._steps_given = 0
             self._agreed_num_batches: int | None = None
+            self._is_for_predict = is_for_predict()
             self.description: DataDescription | None = None
             """What is known of the data; None under another strategy than Paceline's."""
             distributor = _Distributor(distribute_strategy, self)
@@ -47,7 +49,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             # Keras asks whenever it makes a new iterator over the dataset.
             self._is_fresh = True
             _begin_iterator(getattr(self, "_fingerprints", None))
-            return self._data_cursor.iterable(super()._get_iterator())
+            return _ended_together(self, self._data_cursor.iterable(super()._get_iterator()))
 
         def _enumerate_iterator(self) -> Any:
             return self._data_cursor.steps(super()._enumerate_iterator())
@@ -84,6 +86,15 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
 def _data_of(x: Any = None, *_: Any, **__: Any) -> Any:
     """What `fit` was given for data."""
     return x
+
+
+def _ended_together(iterator: Any, batches: Any) -> Any:
+    # The steps of `fit` and `evaluate` count rows themselves; `predict` only gathers.
+    is_own = iterator.description is not None and iterator.description.is_local
+    if not (iterator._is_for_predict and is_own and iterator._agreed_num_batches is None):
+        return batches
+    world = iterator._distribute_strategy.world
+    return batches if world.size == 1 else CountedBatches(batches, world)
 
 
 def _begin_iterator(log: FingerprintLog | None) -> None:

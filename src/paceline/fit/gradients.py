@@ -13,10 +13,13 @@ the identity.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from paceline.comm.world import current_world
-from paceline.fit.replica import current_replica, taking_place
+from paceline.fit.compat import variables_trained_by
+from paceline.fit.replica import current_batch_replica, current_replica, taking_place
+from paceline.strategy import draws
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.replica_context import StepRows
@@ -52,15 +55,17 @@ def applied(keras_apply: Function) -> Function:
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
         gradients = list(grads)
+        trainable_variables = None if trainable_variables is None else list(trainable_variables)
         if replica.rows.known and replica.rows.of_trainer:
             if not replica.rows.loss_is_share:
-                gradients = _weighed_by_rows(gradients, replica.rows)
+                variables = _variables_of(self, trainable_variables, len(gradients))
+                gradients = _weighed_by_rows(gradients, variables, replica.rows)
             gradients = _none_without_rows(gradients, replica.rows)
         if not getattr(self, "gradient_accumulation_steps", None):
             gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives)
             replica.gradients_are_reduced = True
         try:
-            with taking_place():
+            with taking_place(), draws.of_all_ranks():
                 return keras_apply(self, gradients, trainable_variables)
         finally:
             replica.gradients_are_reduced = False
@@ -84,23 +89,64 @@ def clipped(keras_clip: Function) -> Function:
     return _clip_gradients
 
 
-def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
+def taken(tape_gradient: Function) -> Function:
+    """`tf.GradientTape.gradient`, which remembers in a trainer's step of which variables it took one loss per row.
+
+    A tape adds the rows of its target up: these gradients are sums, which add up over ranks as they are.
+    """
+
+    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        replica = current_batch_replica()
+        if replica is not None and replica.rows.of_trainer:
+            variables = {_key(source) for source in tf.nest.flatten(sources)} - {None}
+            replica.rows.summed_over_rows -= variables
+            if _has_rows(target, replica.rows):
+                replica.rows.summed_over_rows |= variables
+        return tape_gradient(self, target, sources, *args, **kwargs)
+
+    return gradient
+
+
+def _key(variable: Any) -> int | None:
+    """The same for a Keras variable and the TensorFlow variable in it; None for what is no variable."""
+    if isinstance(variable, keras.Variable):
+        variable = variable.value
+    return id(variable) if isinstance(variable, tf.Variable) else None
+
+
+def _has_rows(target: Any, rows: StepRows) -> bool:
+    """Whether `target` holds a number per row, or more; one that stacks a few means has another length."""
+    num_rows = tf.get_static_value(rows.local)
+    losses = [loss for loss in tf.nest.flatten(target) if tf.is_tensor(loss) and loss.shape.rank]
+    return any(loss.shape[0] == num_rows for loss in losses)
+
+
+def _variables_of(optimizer: Any, given: list[Any] | None, number: int) -> list[Any]:
+    """Of which variables the gradients are; Keras itself refuses gradients that are not as many."""
+    variables = variables_trained_by(optimizer) if given is None else given
+    return variables if len(variables) == number else [None] * number
+
+
+def _weighed_by_rows(gradients: list[Any], variables: list[Any], rows: StepRows) -> list[Any]:
     """The gradients of a loss that a user's own `train_step` has averaged over this rank's rows.
 
     No Keras loss took part, so nothing has turned the local mean into a share of the global one: without this, the sum
-    over ranks would be N times too large. In custom loops TensorFlow's rule stays: there the user divides.
+    over ranks would be N times too large. Gradients of one loss per row are sums, and stay. In custom loops
+    TensorFlow's rule stays: there the user divides.
     """
 
     def share_of(values: Any) -> Any:
         # No NaN: the mean over a rank without rows is not a number, and counts nothing.
         return tf.math.multiply_no_nan(values, rows.share(values.dtype))
 
-    def weighed(gradient: Any) -> Any:
+    def weighed(gradient: Any, variable: Any) -> Any:
+        if gradient is None or _key(variable) in rows.summed_over_rows:
+            return gradient
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(share_of(gradient.values), gradient.indices, gradient.dense_shape)
-        return None if gradient is None else share_of(tf.convert_to_tensor(gradient))
+        return share_of(tf.convert_to_tensor(gradient))
 
-    return [weighed(gradient) for gradient in gradients]
+    return [weighed(gradient, variable) for gradient, variable in zip(gradients, variables, strict=True)]
 
 
 def _none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:

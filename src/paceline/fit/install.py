@@ -26,8 +26,11 @@ def _install(keras: ModuleType) -> None:
             "Set KERAS_BACKEND=tensorflow before keras is imported."
         )
     _installed = True
+    import tensorflow
+
     from paceline.fit import (
         agreement,
+        assignments,
         building,
         compat,
         compiling,
@@ -57,6 +60,7 @@ def _install(keras: ModuleType) -> None:
         _replace_in_graphs(optimizer, "apply", gradients.applied)
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
+    _replace_in_graphs(tensorflow.GradientTape, "gradient", gradients.taken)
     trainer = compat.TensorFlowTrainer
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
@@ -69,6 +73,9 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
     _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
     _replace_in_graphs(keras.layers.BatchNormalization, "call", normalization.averaged)
+    _replace(keras.Layer, "add_weight", assignments.told_how_to_combine)
+    for name in ("assign", "assign_add", "assign_sub"):
+        _replace_in_graphs(keras.Variable, name, assignments.assigned)
     for name in ("uniform", "normal", "randint", "dropout"):
         _replace_in_graphs(compat.random_module, name, getattr(random_rows, name))
     _replace_in_graphs(keras.random.SeedGenerator, "next", steps.drawn_in_step)
@@ -77,6 +84,7 @@ def _install(keras: ModuleType) -> None:
         _replace_in_graphs(compat.random_module, name, random_rows.other_numbers)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         _replace(trainer, name, single_batches.on_local_rows)
+    _replace(trainer, "predict", predictions.ended_together)
     _replace(trainer, "fit", runs.started_together)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))

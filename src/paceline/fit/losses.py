@@ -6,7 +6,8 @@ numbers of rows or none. Keras 3 scales by 1 / N instead (right only for equal s
 losses, regularisers and `add_loss` go through, and undoes it in another one for the loss that it reports.
 
 Where the denominator is not the number of rows (masks, `mean_with_sample_weight`) it is summed over ranks here.
-Losses with reduction "sum" need nothing: sums add up.
+Losses with reduction "sum" need nothing: sums add up. A loss function that returns one number is taken for a mean over
+this rank's rows.
 """
 
 from collections.abc import Callable
@@ -17,8 +18,8 @@ import tensorflow as tf
 
 from paceline.fit.compat import loss_module
 from paceline.fit.replica import current_batch_replica, current_replica
-from paceline.fit.shares import mark_as_share
-from paceline.strategy.replica_context import PacelineReplicaContext
+from paceline.fit.shares import is_share, mark_as_share
+from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
 Function = Callable[..., Any]
 
@@ -32,7 +33,8 @@ def scaled(keras_scale: Function) -> Function:
             return keras_scale(value)
         replica.rows.loss_is_share = True
         value = tf.convert_to_tensor(value)
-        return mark_as_share(value * replica.rows.share(value.dtype))
+        # No NaN: a mean over no rows, as a user's loss may take it, is not a number, and counts nothing.
+        return mark_as_share(tf.math.multiply_no_nan(value, replica.rows.share(value.dtype)))
 
     return scale_loss_for_distribution
 
@@ -45,6 +47,8 @@ def unscaled(keras_unscale: Function) -> Function:
         if replica is None:
             return keras_unscale(value)
         value = tf.convert_to_tensor(value)
+        if not replica.rows.loss_is_share and not is_share(value):
+            return value  # no Keras loss took part: a user's `compute_loss` has averaged this rank's rows
         local, total = replica.rows.counts(value.dtype)
         return value * tf.math.divide_no_nan(total, local)
 
@@ -55,10 +59,14 @@ def reduced(keras_reduce: Function) -> Function:
     """Keras's `reduce_values` with the sum of all ranks' weights as denominator of `mean_with_sample_weight`."""
 
     def reduce_values(values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size") -> Any:
+        replica = current_replica()
         if tuple(values.shape) == (0,) and reduction not in (None, "none"):
             # Keras leaves values alone whose shape says that they are empty; a rank without rows contributes zero.
+            if replica is not None:
+                replica.rows.loss_is_share = True
             return mark_as_share(tf.reduce_sum(values))
-        replica = current_replica()
+        if replica is not None and _is_mean_of_trainer(values, reduction, replica.rows):
+            return scaled(keras_reduce)(values)
         if replica is not None and reduction in ("sum", "mean_with_sample_weight"):
             replica.rows.loss_is_share = True
         if replica is None or reduction != "mean_with_sample_weight" or sample_weight is None or values.shape.rank == 0:
@@ -68,6 +76,15 @@ def reduced(keras_reduce: Function) -> Function:
         return mark_as_share(tf.math.divide_no_nan(tf.reduce_sum(values), total))
 
     return reduce_values
+
+
+def _is_mean_of_trainer(values: Any, reduction: str | None, rows: StepRows) -> bool:
+    """Whether a loss has averaged its rows by itself, to one number that Keras leaves alone.
+
+    In custom loops TensorFlow's rule stays: there the user divides.
+    """
+    is_mean = values.shape.rank == 0 and reduction not in (None, "none", "sum")
+    return is_mean and rows.known and rows.of_trainer
 
 
 def masked(keras_apply_mask: Function) -> Function:

@@ -21,7 +21,8 @@ def marked_as_share(keras_compute_loss: Function) -> Function:
 
     def compute_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
         loss = keras_compute_loss(self, *args, **kwargs)
-        return loss if current_batch_replica() is None else mark_as_share(loss)
+        replica = current_batch_replica()
+        return mark_as_share(loss) if replica is not None and replica.rows.loss_is_share else loss
 
     return compute_loss
 

@@ -1,13 +1,38 @@
-"""`predict` returns all rows, in order, on every rank."""
+"""`predict` returns all rows, in order, on every rank, and ends on all ranks together.
 
-from collections.abc import Callable
+What is gathered after each batch: rows, whether dense, ragged, sparse or text. A scalar belongs to no row: it is put
+together as a step's own number is (`steps.py`), so that there is one for each batch, as with one worker.
+
+Keras's `predict` takes its batches from the iterator in Python, before its step. Where ranks feed rows of their own and
+do not all know how many, they count them there, for each batch: an end inside the step would lose the rows of the steps
+before it in the same execution (`steps_per_execution`).
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from paceline.comm.world import World
+from paceline.data.local_batches import rows_of
 from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.bridged_collectives import total_rows
+from paceline.strategy.graph_collectives import GraphCollectives
+from paceline.strategy.replica_context import NO_MORE, StepRows
 
 Function = Callable[..., Any]
+
+
+class _Here(threading.local):
+    """What this thread is in the middle of."""
+
+    begins_to_predict = False
+    """Whether `predict` has been called, and has not made its iterator yet."""
+
+
+_here = _Here()
 
 
 def gathered(keras_reduce: Function) -> Function:
@@ -16,8 +41,97 @@ def gathered(keras_reduce: Function) -> Function:
     def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
         if isinstance(strategy, SynchronousStrategy):
             if reduction == "concat" and strategy.world.size > 1:
-                return tf.nest.map_structure(strategy.extended.collectives.all_gather, values)
+                extended = strategy.extended
+                return tf.nest.map_structure(
+                    functools.partial(of_all_ranks, extended.collectives, extended.latest_rows, strategy.world), values
+                )
             return values
         return keras_reduce(values, strategy, reduction)
 
     return reduce_per_replica
+
+
+def of_all_ranks(collectives: GraphCollectives, rows: StepRows | None, world: World, value: Any) -> Any:
+    """One output of a step, over all ranks in rank order. Collective.
+
+    Args:
+        collectives: Of the world.
+        rows: The step's; None if nobody knows.
+        world: This rank's place.
+        value: A tensor of any kind; ranks may differ in the number of rows.
+    """
+    if isinstance(value, tf.RaggedTensor):
+        lengths = [collectives.all_gather(own) for own in value.nested_row_lengths()]
+        values = collectives.all_gather(value.flat_values)
+        return tf.RaggedTensor.from_nested_row_lengths(values, lengths, validate=False)
+    if isinstance(value, tf.SparseTensor):
+        return _sparse_of_all_ranks(collectives, world.rank, value)
+    value = tf.convert_to_tensor(value)
+    if value.shape.rank == 0:
+        return _scalar_of_all_ranks(collectives, rows, world, value)
+    return collectives.all_gather(value)
+
+
+def _sparse_of_all_ranks(collectives: GraphCollectives, rank: int, value: Any) -> Any:
+    """The rows of `tf.sparse.concat`, but as wide as the widest rank's."""
+    shapes = collectives.all_gather(value.dense_shape[tf.newaxis])
+    first_row = tf.reduce_sum(shapes[:rank, 0])
+    beside = tf.zeros([tf.shape(value.dense_shape)[0] - 1], tf.int64)
+    indices = collectives.all_gather(value.indices + tf.concat([[first_row], beside], 0))
+    values = collectives.all_gather(value.values)
+    return tf.SparseTensor(
+        indices, values, tf.concat([tf.reduce_sum(shapes[:, :1], 0), tf.reduce_max(shapes[:, 1:], 0)], 0)
+    )
+
+
+def _scalar_of_all_ranks(collectives: GraphCollectives, rows: StepRows | None, world: World, value: Any) -> Any:
+    """The mean over ranks, weighed by rows; what has no mean is the chief's."""
+    if not value.dtype.is_floating:
+        return collectives.broadcast([value])[0]
+    if rows is None or not rows.known:
+        return collectives.all_reduce([value / tf.cast(world.size, value.dtype)])[0]
+    return collectives.all_reduce([tf.math.multiply_no_nan(value, rows.share(value.dtype))])[0]
+
+
+def ended_together(keras_predict: Function) -> Function:
+    """Keras's `predict`, whose iterator then is one that `counted` may wrap."""
+
+    def predict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _here.begins_to_predict = True
+        try:
+            return keras_predict(self, *args, **kwargs)
+        finally:
+            _here.begins_to_predict = False
+
+    return predict
+
+
+def is_for_predict() -> bool:
+    """Whether the iterator that is being made is `predict`'s; says so once for each call of it."""
+    begins, _here.begins_to_predict = _here.begins_to_predict, False
+    return begins
+
+
+class CountedBatches:
+    """Batches of this rank's own rows that end on all ranks together: when none has rows, or one cannot go on.
+
+    Args:
+        batches: This rank's; without end, if they can be empty.
+        world: Who counts. Each batch is a collective.
+    """
+
+    def __init__(self, batches: Any, world: World) -> None:
+        self._batches = batches
+        self._world = world
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self._batches)
+        while True:
+            try:
+                batch = next(batches)
+                rows = int(rows_of(batch))
+            except (StopIteration, tf.errors.OutOfRangeError):
+                batch, rows = None, NO_MORE
+            if total_rows(self._world, rows) <= 0:
+                return
+            yield batch

@@ -5,8 +5,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from paceline.comm.world import current_world
-from paceline.fit.strategies import paceline_strategy_of
+from paceline.comm.world import World, current_world
+from paceline.fit.assignments import tell_of_differences
+from paceline.fit.strategies import other_strategy_of, paceline_strategy_of
 from paceline.strategy.base import named_strategies
 
 _LOGGER = logging.getLogger("paceline")
@@ -23,18 +24,8 @@ def started_together(keras_fit: Function) -> Function:
         strategy = paceline_strategy_of(self)
         world = current_world()
         if strategy is None:
-            if world.size > 1 and not world.solo_training_allowed and not named_strategies:
-                raise RuntimeError(
-                    f"this script names no strategy, and --no-drop-in keeps Paceline from giving it one: its "
-                    f"{world.size} workers would train {world.size} models that never meet. Leave --no-drop-in out, or "
-                    "build the model in the scope of a paceline.MultiWorkerMirroredStrategy()."
-                )
-            if world.size > 1 and world.rank == 0 and not world.solo_training_allowed:
-                _LOGGER.warning(
-                    "this model was built outside strategy.scope(): each of the %d workers trains a copy of its own "
-                    "and they do not meet. Build and compile it inside `with strategy.scope():` to train it together.",
-                    world.size,
-                )
+            if world.size > 1 and not world.solo_training_allowed:
+                _refuse_or_warn(other_strategy_of(self), world)
             with world.training_alone():
                 return keras_fit(self, *args, **kwargs)
         arguments = signature.bind(self, *args, **kwargs).arguments
@@ -42,12 +33,47 @@ def started_together(keras_fit: Function) -> Function:
         object.__setattr__(self, "_paceline_in_fit", True)
         object.__setattr__(self, "_paceline_shared", False)
         try:
-            return keras_fit(self, *args, **kwargs)
+            history = keras_fit(self, *args, **kwargs)
         finally:
             object.__setattr__(self, "_paceline_in_fit", False)
             object.__setattr__(self, "_paceline_epochs", None)
+        tell_of_differences(self, strategy)
+        return history
 
     return fit
+
+
+def _refuse_or_warn(other_strategy: str | None, world: World) -> None:
+    """What a `fit` under no strategy of Paceline's is told, in a world of several.
+
+    Args:
+        other_strategy: The class of the strategy that the model was built under, if any.
+        world: This process's.
+
+    Raises:
+        RuntimeError: nothing else in the script trains on all workers.
+    """
+    if other_strategy is not None:
+        fault = (
+            f"this model was built under {other_strategy}, which Paceline does not replace: its {world.size} workers "
+            f"would train {world.size} models that never meet. Build it in the scope of a "
+            "paceline.MultiWorkerMirroredStrategy(), or of no strategy, or start one worker."
+        )
+    elif not named_strategies:
+        fault = (
+            f"this script names no strategy, and --no-drop-in keeps Paceline from giving it one: its {world.size} "
+            f"workers would train {world.size} models that never meet. Leave --no-drop-in out, or build the model in "
+            "the scope of a paceline.MultiWorkerMirroredStrategy()."
+        )
+    else:
+        fault = (
+            f"this model was built outside strategy.scope(): each of the {world.size} workers trains a copy of its own "
+            "and they do not meet. Build and compile it inside `with strategy.scope():` to train it together."
+        )
+    if not named_strategies:
+        raise RuntimeError(fault)
+    if world.rank == 0:
+        _LOGGER.warning("%s", fault)
 
 
 def quiet_on_followers(keras_method: Function, verbose_position: int) -> Function:

@@ -11,9 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 _MARK = "_paceline_is_share"
-_OF_SHARES = frozenset(
-    {"Identity", "Cast", "Neg", "Squeeze", "Reshape", "StopGradient", "PreventGradient", "IdentityN"}
-)
+_OF_SHARES = frozenset({"Identity", "Cast", "Neg", "Squeeze", "Reshape", "StopGradient", "PreventGradient"})
 _OF_SHARES_ALL = frozenset({"AddV2", "Add", "AddN", "Sub"})
 _SCALING = frozenset({"Mul", "RealDiv", "Div", "DivNoNan"})
 _MOST_OPERATIONS = 200

@@ -23,6 +23,12 @@ def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
     return strategy if isinstance(strategy, SynchronousStrategy) else None
 
 
+def other_strategy_of(model: Any) -> str | None:
+    """The class of the strategy that `model` was built under, if that is not Paceline's; None without any."""
+    strategy = model._distribute_strategy
+    return None if strategy is None or isinstance(strategy, SynchronousStrategy) else type(strategy).__name__
+
+
 def initialised(keras_init: Function) -> Function:
     """Keras's `TensorFlowTrainer.__init__`, which remembers the strategy in whose scope the model is made.
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from paceline.comm.world import World
 from paceline.data.local_batches import every_nth_batch, local_batches, mark_as_local
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
-from paceline.strategy import compat
+from paceline.strategy import compat, draws
 from paceline.strategy.distributed_data import as_distributed
 from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
@@ -42,6 +42,8 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         self.collectives = graph_collectives_of(world)
         self._broadcast_new_variables = broadcast_new_variables and world.size > 1
         self._step_rows: StepRows | None = None
+        self.latest_rows: StepRows | None = None
+        """The row counts of the step that `run` has called last."""
         self._lifted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         """For each `tf.function` given to `run`, the graph that holds the whole of its step."""
 
@@ -67,9 +69,9 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         outermost = self._step_rows is None
         rows = self._step_rows or StepRows(_rows_of((args, kwargs)), self.world.rank, self.world.size, self.collectives)
         context = PacelineReplicaContext(self._container_strategy(), self.world.rank, rows, self.collectives)
-        self._step_rows = rows
+        self._step_rows = self.latest_rows = rows
         try:
-            with tf.device(self._device), context:
+            with tf.device(self._device), context, draws.of_rank(self.world.rank):
                 results = fn(*args, **kwargs)
                 if outermost:
                     rows.statistics.settle()
@@ -96,6 +98,8 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         kwargs.pop("colocate_with", None)  # every variable of this process is on its one device
 
         def create(**arguments: Any) -> Any:
+            if self.world.size > 1 and self._step_rows is not None and not tf.executing_eagerly():
+                arguments["initial_value"] = self._chiefs(arguments.get("initial_value"))
             with tf.device(self._device):
                 return self._with_chiefs_value(next_creator(**arguments))
 
@@ -104,6 +108,14 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
                 kwargs["synchronization"] = tf.VariableSynchronization.ON_WRITE  # what it means in any strategy
             return create(**kwargs)
         return distributed_variable(self._container_strategy(), create, **kwargs)
+
+    def _chiefs(self, initial_value: Any) -> Any:
+        """What a variable made in the graph of a step starts from: drawn there, its value is another on each rank."""
+        if initial_value is None or hasattr(initial_value, "checkpoint_position"):  # comes from a file
+            return initial_value
+        if callable(initial_value):
+            return lambda: self._chiefs(initial_value())
+        return self.collectives.broadcast([initial_value])[0]
 
     def _with_chiefs_value(self, variable: Any) -> Any:
         in_step = self._step_rows is not None  # a model that builds itself in its first step, alike on all ranks

@@ -13,6 +13,7 @@ import tensorflow as tf
 from paceline.comm.communicator import Reduction
 from paceline.comm.world import World
 from paceline.strategy.as_written import as_written
+from paceline.strategy.texts import broadcast_text, gathered_text
 from paceline.strategy.turns import Turns
 
 
@@ -48,21 +49,29 @@ class GraphCollectives(ABC):
 
     @as_written
     def all_gather(self, tensor: Any) -> Any:
-        """Concatenates the ranks' tensors along the first axis, in rank order; rows per rank may differ."""
+        """Concatenates the ranks' tensors along the first axis, in rank order; rows per rank may differ. Text, too."""
         tensor = tf.convert_to_tensor(tensor)
         if self._world.size == 1:
             return tf.identity(tensor)
-        results = self._turns.in_turn(lambda: [self._all_gather(tensor)])
+        if tensor.dtype == tf.string:
+            results = [gathered_text(self.all_gather, tensor)]
+        else:
+            results = self._turns.in_turn(lambda: [self._all_gather(tensor)])
         [result] = _with_shapes(results, [tf.TensorShape([None]).concatenate(tensor.shape[1:])])
         return result
 
     @as_written
     def broadcast(self, tensors: Sequence[Any]) -> list[Any]:
-        """The chief's tensors on every rank; shapes and dtypes equal on all ranks."""
+        """The chief's tensors on every rank; shapes and dtypes equal on all ranks. Text, too."""
         tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
         if self._world.size == 1 or not tensors:
             return [tf.identity(tensor) for tensor in tensors]
-        results = self._turns.in_turn(lambda: self._broadcast(tensors))
+        numbers = [tensor for tensor in tensors if tensor.dtype != tf.string]
+        chiefs = iter(self._turns.in_turn(lambda: self._broadcast(numbers)) if numbers else [])
+        results = [
+            broadcast_text(self.all_gather, self._world.rank, tensor) if tensor.dtype == tf.string else next(chiefs)
+            for tensor in tensors
+        ]
         return _with_shapes(results, [tensor.shape for tensor in tensors])
 
     @abstractmethod

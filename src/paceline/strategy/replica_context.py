@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from paceline.comm.world import World
 from paceline.data.slicing import local_slice
-from paceline.strategy import compat
+from paceline.strategy import compat, draws
 from paceline.strategy.as_written import as_written
 from paceline.strategy.bridged_collectives import total_rows
 from paceline.strategy.graph_collectives import GraphCollectives
@@ -40,6 +40,8 @@ class StepRows:
         """Whether the step is a Keras trainer's, not one of a custom loop."""
         self.loss_is_share = False
         """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
+        self.summed_over_rows: set[int | None] = set()
+        """The ids of variables whose gradients a tape has taken of one loss per row: sums over this rank's rows."""
 
     @property
     def known(self) -> bool:
@@ -176,6 +178,10 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
         if reduce_op == tf.distribute.ReduceOp.MEAN:
             totals = [total / tf.cast(self.num_replicas_in_sync, total.dtype) for total in totals]
         return tf.nest.pack_sequence_as(value, list(totals))
+
+    def _merge_call(self, merge_fn: Any, args: Any, kwargs: Any) -> Any:
+        with draws.of_all_ranks():
+            return super()._merge_call(merge_fn, args, kwargs)
 
     def _differentiable_sum(self, *tensors: Any) -> Any:
         """Sum over ranks; the gradient of a sum over ranks is the sum over ranks of the gradients."""

@@ -50,6 +50,19 @@ def a_reader_loads_through_fifty_saves(directory: Path) -> Any:
 
 
 @case
+def a_download_is_done_once(directory: Path) -> Any:
+    """By `get_file` as Keras's datasets have it; without the internet."""
+    origin = directory / "origin"
+    if RANK == 0:
+        origin.with_suffix(".half").write_bytes(bytes(100_000))
+        origin.with_suffix(".half").rename(origin)
+    _await(origin)
+    get_file = keras.datasets.mnist.load_data.__globals__["get_file"]
+    path = Path(get_file("digits.npz", origin=origin.as_uri(), cache_dir=directory, force_download=True))
+    return [len(path.read_bytes()), path.name, get_file is keras.utils.get_file], _RENAMES.onto(path)
+
+
+@case
 def every_format_is_there_right_after_its_save(directory: Path) -> Any:
     model = model_and_compile()
     fit(model)

@@ -31,6 +31,33 @@ def batch_normalization_synchronized_where_ranks_have_no_row() -> dict[str, Any]
     return _train(_dense_around(layers.BatchNormalization(synchronized=True)), BATCH + 2)
 
 
+class Tally(layers.Layer):
+    """Weights moved by the data, each with what it is over ranks: sums, a number assigned anew, a moving mean."""
+
+    def build(self, shape: Any) -> None:
+        def weight(aggregation: str, **options: Any) -> Any:
+            options = {"initializer": "zeros", "trainable": False, **options}
+            return self.add_weight(shape=(shape[-1],), aggregation=aggregation, **options)
+
+        self.total, self.less, self.last = weight("sum"), weight("sum", dtype="int64"), weight("sum")
+        self.moving = weight("mean")
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        sums = keras.ops.sum(inputs, axis=0)
+        self.total.assign_add(sums)
+        self.less.assign_sub(keras.ops.sum(keras.ops.cast(inputs > 0, "int64"), axis=0))
+        self.last.assign(sums)
+        if training:
+            self.moving.assign(0.9 * self.moving + 0.1 * keras.ops.mean(inputs, axis=0))
+        return inputs + 0.01 * self.moving
+
+
+@job(worlds=(3,))
+def weights_assigned_from_data() -> dict[str, Any]:
+    data = batches(table(37))
+    return _train(keras.Sequential([keras.Input((8,)), Tally(), layers.Dense(4)]), 37, validation_data=data)
+
+
 def _images(model_layers: list[Any], rows: int = _ROWS) -> dict[str, Any]:
     model = keras.Sequential([keras.Input((12, 12, 1)), *model_layers, layers.Flatten(), layers.Dense(10)])
     return train(model, optimizers.SGD(0.05), batches(digits(rows)))

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import optimizers
 
-from parity.ingredients import batches, cross_entropy, dense_model, layers, table, train
+from parity.ingredients import BATCH, batches, cross_entropy, dense_model, layers, table, train
 from parity.registry import job
 
 
@@ -71,3 +71,31 @@ def losses_of_layers() -> dict[str, Any]:
         ]
     )
     return train(model, optimizers.SGD(0.1), batches(table(37)))
+
+
+def _mean_square(y: Any, y_pred: Any) -> Any:
+    """One number of a batch, as many write it; Keras leaves it as it is."""
+    return keras.ops.mean(keras.ops.square(keras.ops.cast(y, y_pred.dtype)[:, None] - y_pred))
+
+
+@job(worlds=(4,))
+def loss_function_of_one_number_where_ranks_have_no_row() -> dict[str, Any]:
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(4)])
+    options = {"loss": _mean_square, "metrics": [_mean_square]}
+    data = batches(table(BATCH + 2))
+    return train(model, optimizers.SGD(0.1), data, validation_data=data, compile_options=options)
+
+
+@job(worlds=(2,))
+def loss_function_of_one_number_and_a_regulariser() -> dict[str, Any]:
+    return train(dense_model(), optimizers.SGD(0.1), batches(table(37)), compile_options={"loss": _mean_square})
+
+
+@job(worlds=(3,))
+def loss_function_of_one_number_as_second_of_two() -> dict[str, Any]:
+    inputs = keras.Input((8,))
+    hidden = layers.Dense(8, "tanh")(inputs)
+    model = keras.Model(inputs, [layers.Dense(4)(hidden), layers.Dense(2)(hidden)])
+    x, y = table(37)
+    options = {"loss": [cross_entropy(), _mean_square], "loss_weights": [1.0, 0.3], "metrics": None}
+    return train(model, optimizers.Adam(0.01), batches((x, (y, y))), compile_options=options)

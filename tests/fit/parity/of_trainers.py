@@ -132,6 +132,42 @@ def own_loss_that_no_keras_loss_scales() -> dict[str, Any]:
     return {"model": model, "history": history}
 
 
+class OneLossPerRow(OwnLoss):
+    """A tape adds the rows of its target up: the step of a sum, with the functional form of a Keras loss."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            losses = keras.losses.mean_squared_error(tf.sin(data), self(data))
+        variables = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(losses, variables), variables, strict=True))
+        self.tracker.update_state(losses)
+        return {"loss": self.tracker.result()}
+
+
+@job(worlds=(3,))
+def own_step_of_one_loss_per_row() -> dict[str, Any]:
+    x, _ = table(49)
+    model = OneLossPerRow()
+    model.compile(optimizer=optimizers.SGD(0.02))
+    history = model.fit(tf.data.Dataset.from_tensor_slices(x).batch(BATCH), epochs=3, verbose=0).history
+    return {"model": model, "history": history}
+
+
+class OwnComputeLoss(OwnStep):
+    """Keras's own step around a loss that no Keras loss takes part in."""
+
+    train_step = keras.Model.train_step
+
+    def compute_loss(self, x: Any, y: Any, y_pred: Any, *_: Any, **__: Any) -> Any:
+        return keras.ops.mean((y_pred - keras.ops.cast(y, y_pred.dtype)[:, None]) ** 2)
+
+
+@job(worlds=(2,))
+def own_compute_loss() -> dict[str, Any]:
+    data = batches(table(37))
+    return train(OwnComputeLoss(), optimizers.SGD(0.05), data, validation_data=data)
+
+
 @job(worlds=(2,))
 def three_fits_of_two_models() -> dict[str, Any]:
     first, second = dense_model(), dense_model()

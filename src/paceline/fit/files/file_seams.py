@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit import chief_callbacks, compat
-from paceline.fit.files import checkpoints, model_files, saved_models, training_checkpoints
+from paceline.fit.files import checkpoints, downloads, model_files, saved_models, training_checkpoints
 
 Replace = Callable[[Any, str, Callable[[Any], Any]], None]
 """``replace(owner, name, wrap)``: puts `wrap(original)` in the original's place."""
@@ -25,6 +25,10 @@ def install(keras: ModuleType, replace: Replace) -> None:
     replace(compat.legacy_h5_format, "save_model_to_hdf5", model_files.hdf5_replaced)
     replace(keras.Model, "export", lambda original: model_files.saved_once(model_files.export_replaced(original)))
     replace(compat.file_utils, "File", model_files.file_replaced)
+    original = compat.file_utils.get_file
+    replace(compat.file_utils, "get_file", downloads.downloaded_once)
+    _spread(original, compat.file_utils.get_file)
+    replace(compat.file_utils, "urlretrieve", downloads.retrieved_whole)
     replace(compat.io_utils, "print_msg", model_files.told_by_its_name)
 
     callbacks = keras.callbacks

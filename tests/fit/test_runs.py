@@ -1,0 +1,43 @@
+"""What a `fit` under no strategy of Paceline's is told, in a world of several."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.fit import runs
+
+CHIEF: Any = SimpleNamespace(rank=0, size=3)
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    strategies: list[str] = []
+    monkeypatch.setattr(runs, "named_strategies", strategies)
+    return strategies
+
+
+def test_a_script_without_a_strategy_is_told_of_the_option(named: list[str]) -> None:
+    assert not named
+    with pytest.raises(RuntimeError, match=r"this script names no strategy, and --no-drop-in .* its 3 workers"):
+        runs._refuse_or_warn(None, CHIEF)
+
+
+def test_a_model_under_a_strategy_that_is_not_replaced_is_told_which(named: list[str]) -> None:
+    assert not named
+    with pytest.raises(RuntimeError, match="built under CentralStorageStrategy, which Paceline does not") as raised:
+        runs._refuse_or_warn("CentralStorageStrategy", CHIEF)
+    assert "--no-drop-in" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("other", "told"), [(None, "outside strategy.scope()"), ("Other", "under Other, which")])
+def test_beside_a_strategy_of_its_own_a_script_is_warned_by_the_chief(
+    named: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, other: str | None, told: str
+) -> None:
+    named.append("MirroredStrategy")
+    monkeypatch.setattr(logging.getLogger("paceline"), "propagate", True)
+    runs._refuse_or_warn(other, CHIEF)
+    runs._refuse_or_warn(other, SimpleNamespace(rank=1, size=3))  # type: ignore[arg-type]  # all that it asks for
+    [record] = caplog.records
+    assert told in record.getMessage()
