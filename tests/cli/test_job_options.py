@@ -157,6 +157,11 @@ def test_options_about_snapshots_want_to_know_where():
         job(None, hosts(), snapshots=SnapshotOptions(None, "5s", None))
 
 
+def test_an_empty_name_of_a_folder_is_a_mistake_and_not_no_folder():
+    with pytest.raises(ValueError, match='--snapshot-dir: received ""'):
+        job(None, hosts(), snapshots=SnapshotOptions("", None, None))
+
+
 def test_nodes_count_their_own_workers():
     made = job("2", hosts(), NodeOptions(2, 1, "127.0.0.1:29400"))
     assert made.nodes is not None

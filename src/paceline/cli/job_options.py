@@ -130,6 +130,8 @@ def snapshots_of(options: SnapshotOptions, variables: Mapping[str, str]) -> Snap
         ValueError: there is no folder, but other options about snapshots.
     """
     directory = options.directory if options.directory is not None else variables.get(environment.SNAPSHOT_DIR)
+    if options.directory == "":
+        raise ValueError('--snapshot-dir: received ""; expected a folder, or an object store\'s URL')
     if not directory:
         if options.every is not None or options.keep is not None:
             raise ValueError("--snapshot-every, --snapshot-keep: expected --snapshot-dir with them, which says where")

@@ -17,12 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TextIO
 
-from paceline.cluster.signals import PREEMPTION_SIGNALS
-from paceline.errors import EXIT_PREEMPTED, EXIT_UNAVAILABLE
+from paceline.errors import EXIT_UNAVAILABLE
 from paceline.launcher.generations import report
 from paceline.launcher.generations.generation import Generation
 from paceline.launcher.generations.ledger import Ledger, death_text
-from paceline.launcher.generations.outcome import EXIT_SIGNALLED, Outcome
+from paceline.launcher.generations.outcome import Outcome, exit_code_between
 from paceline.launcher.generations.restarts import Finish, Restart, RestartPolicy
 from paceline.launcher.generations.supervision import Supervision
 from paceline.launcher.hosts.gathering import Gathering, Member, NotGatheredError
@@ -131,7 +130,7 @@ class Head:
         while True:
             members = await self._gathered(gathering, number)
             if number == _FIRST_GENERATION:
-                self._seed = seed_of(self._job, [member.crew.facts for member in members])
+                self._seed = await self._agreed_seed(members)
             lineup = Lineup(members, self._orders(members, number))
             if number == _FIRST_GENERATION:
                 lines = lineup.opening_lines(self._job, self._job_id, self._seed)
@@ -161,9 +160,20 @@ class Head:
             members = await self._gathering_task
         finally:
             self._gathering_task = None
-        if self._signal is not None:  # in the moment in which it was done
-            raise asyncio.CancelledError
+        self._raise_if_told()  # in the moment in which it was done
         return members
+
+    async def _agreed_seed(self, members: Sequence[Member]) -> int:
+        facts = [member.crew.facts for member in members]
+        if self._job.snapshots is None:
+            return seed_of(self._job, facts)
+        seed = await asyncio.to_thread(seed_of, self._job, facts)  # a slow store must not silence this host
+        self._raise_if_told()
+        return seed
+
+    def _raise_if_told(self) -> None:
+        if self._signal is not None:
+            raise asyncio.CancelledError
 
     async def _generation(
         self,
@@ -210,14 +220,13 @@ class Head:
         """Ctrl-C, or a scheduler's signal."""
         self._signal = number
         if self._supervision is not None:
-            self._supervision.interrupted(number)
+            self._supervision.stop(number)
         elif self._gathering_task is not None:
             self._gathering_task.cancel()
 
     def _exit_code_of(self, number: signal.Signals) -> int:
         """Of a job that a signal has ended between two generations, or before the first one."""
-        is_preemption = self._takes_snapshots and number in PREEMPTION_SIGNALS
-        return EXIT_PREEMPTED if is_preemption else EXIT_SIGNALLED + number
+        return exit_code_between(number, takes_snapshots=self._takes_snapshots)
 
     def _orders(self, members: Sequence[Member], generation: int) -> tuple[Begin, ...]:
         return generation_orders(

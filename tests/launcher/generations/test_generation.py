@@ -271,6 +271,25 @@ def test_one_preempted_worker_takes_all_with_it():
     assert outcome_of(play(group, Exited(0, 75))).exit_code == 75
 
 
+def test_a_scheduler_that_tells_the_launchers_of_all_hosts_gets_its_snapshot():
+    group = kept_generation()
+    notice, relayed = SignalReceived(signal.SIGUSR1), SignalReceived(signal.SIGUSR1, is_relayed=True)
+    assert play(group, notice) == [Terminate((0, 1)), TellLeaving()]
+    assert play(group, relayed, relayed) == []
+    assert group.deadline == 1.0 + LEAVING_SECONDS
+    other = kept_generation()
+    assert play(other, relayed) == [Terminate((0, 1)), TellLeaving()]
+    assert play(other, notice, relayed) == []
+    assert other.deadline == 1.0 + LEAVING_SECONDS
+
+
+def test_a_word_to_another_host_does_not_hasten_what_is_ending():
+    group = generation(2)
+    play(group, SignalReceived(signal.SIGINT))
+    assert play(group, SignalReceived(signal.SIGINT, is_relayed=True)) == []
+    assert play(group, SignalReceived(signal.SIGINT)) == [KillAll()]
+
+
 def test_a_preemption_that_takes_too_long_is_one_all_the_same():
     """A trace, a data replay, or a step that takes longer."""
     group = kept_generation()
@@ -377,7 +396,7 @@ def test_a_step_that_is_traced_is_not_missed_on_any_rank():
     play(group, Said(0, Progress(4, 0)), now=1000.0)  # rank 1 has not finished its first step after the trace
     assert group.deadline is None
     play(group, Said(1, Progress(4, 0)), now=1001.0)
-    assert group.deadline == 1010.0
+    assert group.deadline == 1011.0
 
 
 def test_a_trace_that_others_wait_for_ends_what_looked_like_a_hang():
@@ -394,6 +413,16 @@ def test_a_rank_that_is_stopped_while_another_traces_is_missed():
     group = kept_generation(hang_timeout_seconds=10.0)
     play(group, Said(0, Progress(3, 0)), Said(1, Progress(3, 0)), Said(1, Tracing()), now=0.0)
     assert play(group, Said(0, Stopped()), now=20.0)[1] == Announce(Hung((0,), 3, 10.0))
+
+
+def test_who_has_waited_for_the_trace_of_another_has_missed_nothing():
+    group = kept_generation(hang_timeout_seconds=10.0)
+    play(group, Said(0, Progress(3, 0)), Said(1, Progress(3, 0)), Said(1, Tracing()), now=0.0)
+    play(group, Said(1, Progress(4, 0)), now=60.0)
+    assert group.tick(60.0) == []
+    assert group.tick(70.0) == [Examine((0, 1), 10.0)]
+    assert group.tick(70.0) == [], "the stacks take their time"
+    assert group.deadline == 70.0 + STACKS_SECONDS
 
 
 def test_a_rank_that_dies_in_its_trace_holds_no_clock():

@@ -1,8 +1,10 @@
 """What an agent tells its head when it cannot do what it was told."""
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from paceline.cluster.spec import Address
 from paceline.launcher.hosts import host_agent
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.host_facts import facts_of_this_host
-from paceline.launcher.job import JobDescription
+from paceline.launcher.job import JobDescription, Snapshots
 from paceline.launcher.output.own_output import OwnOutput
 from paceline.rendezvous.agent_messages import Message, Unfit
 from paceline.rendezvous.generation_order import Begin
@@ -91,3 +93,27 @@ def test_whatever_keeps_workers_from_starting_is_told(
     monkeypatch.setattr(host_agent, "guarded", no_guard(fault))
     said, _ = said_at_the_beginning(None)
     assert said == [Unfit(f"cannot start its workers: {reason}")]
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "number", "code"),
+    [
+        (Snapshots(directory="/kept", every=None, keep=None), signal.SIGUSR1, 75),
+        (Snapshots(directory="/kept", every=None, keep=None), signal.SIGINT, 130),
+        (None, signal.SIGTERM, 143),
+    ],
+)
+def test_told_to_stop_between_generations_it_ends_as_its_head_does(
+    snapshots: Snapshots | None, number: signal.Signals, code: int
+) -> None:
+    """A scheduler puts a job back into the queue only if all its nodes end with 75."""
+
+    async def interrupted() -> int:
+        stubs: Any = (Line(), Nothing())
+        job = replace(JOB, snapshots=snapshots)
+        agent = HostAgent(asyncio.get_running_loop(), stubs[0], job, facts_of_this_host(JOB), None, stubs[1])
+        stubs[0].attach = lambda *callbacks: None
+        agent.interrupted(number)
+        return await agent.run()
+
+    assert asyncio.run(interrupted()) == code

@@ -182,7 +182,7 @@ def after_hook(hook: str) -> Callable[[Function], Function]:
             if not isinstance(recorder, Recorder):
                 result = keras_hook(self, *args, **kwargs)
                 if _process.pulse is not None:
-                    _tell_pulse(_process.pulse, hook, args, is_own=self.model is _process.watched_model)
+                    _tell_pulse(_process.pulse, hook, args, self.model)
                 return result
             if hook == "on_test_begin" and recorder.owns(self):
                 recorder.validation_begins()
@@ -194,7 +194,7 @@ def after_hook(hook: str) -> Callable[[Function], Function]:
             elif recorder.owns(self):
                 _tell(recorder, hook, args, kwargs)
             else:  # a callback evaluates, predicts, or trains another model
-                _beat(recorder.pulse, hook)
+                _beat(recorder.pulse, hook, self.model)
             return result
 
         return method
@@ -211,17 +211,21 @@ def _tell(recorder: Recorder, hook: str, args: Any, kwargs: Any) -> None:
         recorder.epoch_begun(args[0])
 
 
-def _tell_pulse(pulse: Pulse, hook: str, args: Any, *, is_own: bool) -> None:
+def _tell_pulse(pulse: Pulse, hook: str, args: Any, model: Any) -> None:
+    is_own = model is _process.watched_model
     if hook == "on_epoch_begin" and is_own:
         pulse.epoch_begun(args[0])
     elif hook == "on_train_batch_end" and is_own:
         pulse.stepped(args[0])
-    _beat(pulse, hook)
+    _beat(pulse, hook, model)
 
 
-def _beat(pulse: Pulse, hook: str) -> None:
-    if hook == "on_predict_begin":  # Keras makes this function in another way than those below
-        pulse.tracing()
+def _beat(pulse: Pulse, hook: str, model: Any) -> None:
+    if hook == "on_predict_begin":
+        # Keras makes this function in another way than those below.
+        count_traces = getattr(model.predict_function, "experimental_get_tracing_count", None)
+        if count_traces is not None and count_traces() == 0:
+            pulse.tracing()
     elif hook in _BEATS:
         pulse.beat()
 

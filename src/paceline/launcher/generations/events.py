@@ -32,6 +32,8 @@ class SignalReceived:
     """Event: the launcher was told to stop."""
 
     signal: signal.Signals
+    is_relayed: bool = False
+    """Whether the agent of another host was told. A scheduler tells all of them, which is one order, not many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from paceline.launcher.generations.outcome import (
     Preemption,
     WorkerFailed,
 )
-from paceline.launcher.generations.worker_state import WorkerState, held_up_by, oldest_step, ranks_where
+from paceline.launcher.generations.worker_state import WorkerState, end_trace, held_up_by, oldest_step, ranks_where
 from paceline.rendezvous.channel import (
     Failed,
     Finishing,
@@ -124,7 +124,9 @@ class Generation:
         oldest = oldest_step(self._workers)
         if self._hang_timeout_seconds is None or oldest is None or self._cause or self._leaving_by is not None:
             return None
-        return oldest + self._hang_timeout_seconds + (0.0 if self._examined_at is None else time_limits.STACKS_SECONDS)
+        if self._examined_at is not None:
+            return self._examined_at + time_limits.STACKS_SECONDS
+        return oldest + self._hang_timeout_seconds
 
     @property
     def deadline(self) -> float | None:
@@ -139,7 +141,7 @@ class Generation:
             return []
         match event:
             case SignalReceived(signal=number):
-                actions = self._interrupt(number, now)
+                actions = self._interrupt(number, now, is_relayed=event.is_relayed)
             case Said(rank=rank, message=message):
                 actions = self._hear(rank, message, now)
             case Exited(rank=rank, exit_code=code):
@@ -181,8 +183,8 @@ class Generation:
             case KeepsSnapshots():
                 self._takes_snapshots = True
             case Progress(step=step):
+                end_trace(self._workers, worker, now)
                 worker.stepped_at = now
-                worker.tracing = False
                 self._examined_at = None
                 self._step = step if self._step is None else max(self._step, step)
             case Resumed():
@@ -196,8 +198,8 @@ class Generation:
                 worker.tracing = True
                 self._examined_at = None
             case FitEnded() | Finishing():
+                end_trace(self._workers, worker, now)
                 worker.stepped_at = None
-                worker.tracing = False
         return self._look_after_forming(now)
 
     def _hang(self, now: float) -> list[Action]:
@@ -231,6 +233,7 @@ class Generation:
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
         worker = self._workers[rank]
         worker.exit_code = code
+        end_trace(self._workers, worker, now)
         worker.ended_before_stop = self._cause is None
         if code in _PREEMPTED and self._takes_snapshots:
             return self._leave(now)
@@ -251,13 +254,16 @@ class Generation:
         left = self._forming.look(now)
         return self._stop(left, now) if left is not None else []
 
-    def _interrupt(self, number: signal.Signals, now: float) -> list[Action]:
+    def _interrupt(self, number: signal.Signals, now: float, *, is_relayed: bool) -> list[Action]:
         if self._cause is not None:  # already stopping: the user wants it sooner
+            if is_relayed:
+                return []
             self._kill_at = None
             return [KillAll()]
         is_preemption = self._takes_snapshots and number in PREEMPTION_SIGNALS
-        if is_preemption and not self._was_told:  # also where the workers were told before: a scheduler tells them all
-            self._was_told = True
+        # A scheduler tells the launchers of all hosts and their workers: only a second word here means "sooner".
+        if is_preemption and (is_relayed or not self._was_told):
+            self._was_told = self._was_told or not is_relayed
             return self._leave(now)
         self._leaving_by = None
         return self._stop(Preemption(self._step) if is_preemption else Interrupted(number), now)

@@ -3,6 +3,7 @@
 import signal
 from dataclasses import dataclass
 
+from paceline.cluster.signals import PREEMPTION_SIGNALS
 from paceline.errors import EXIT_PREEMPTED, EXIT_UNAVAILABLE
 from paceline.rendezvous.channel import Failed
 
@@ -111,6 +112,12 @@ class Outcome:
                 return EXIT_UNAVAILABLE
             case Interrupted(signal=number):
                 return EXIT_SIGNALLED + number
+
+
+def exit_code_between(number: signal.Signals, *, takes_snapshots: bool) -> int:
+    """Of a launcher that a signal ends while no generation lives: before the first one, or in the pause behind one."""
+    is_preemption = takes_snapshots and number in PREEMPTION_SIGNALS
+    return EXIT_PREEMPTED if is_preemption else EXIT_SIGNALLED + number
 
 
 def shell_exit_code(code: int) -> int:

@@ -105,9 +105,13 @@ class Supervision(CrewListener):
             for rank, crew in enumerate(self._crew_of)
         }
 
-    def interrupted(self, number: signal.Signals) -> None:
+    def stop(self, number: signal.Signals) -> None:
         """The launcher was told to stop."""
         self._on(SignalReceived(number))
+
+    def interrupted(self, number: signal.Signals) -> None:
+        """See `CrewListener.interrupted`."""
+        self._on(SignalReceived(number, is_relayed=True))
 
     def started(self, rank: int, pid: int) -> None:
         """See `CrewListener.started`."""

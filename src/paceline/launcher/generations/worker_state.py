@@ -45,6 +45,14 @@ def oldest_step(workers: Sequence[WorkerState]) -> float | None:
     return min(times, default=None)
 
 
+def end_trace(workers: Sequence[WorkerState], worker: WorkerState, now: float) -> None:
+    """`worker` does not trace any more: those that waited for it meanwhile have missed nothing."""
+    if worker.tracing:
+        worker.tracing = False
+        for other in workers:
+            other.stepped_at = None if other.stepped_at is None else now
+
+
 def ranks_where(workers: Sequence[WorkerState], chosen: Callable[[WorkerState], bool]) -> tuple[int, ...]:
     """The ranks of those of `workers` (in rank order) for which `chosen` is true."""
     return tuple(rank for rank, worker in enumerate(workers) if chosen(worker))

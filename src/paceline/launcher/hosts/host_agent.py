@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 
 from paceline.errors import EXIT_UNAVAILABLE
-from paceline.launcher.generations.outcome import EXIT_SIGNALLED
+from paceline.launcher.generations.outcome import exit_code_between
 from paceline.launcher.hosts.link import Link
 from paceline.launcher.hosts.probe import Probe
 from paceline.launcher.job import JobDescription
@@ -107,7 +107,7 @@ class HostAgent(CrewListener):
         """This agent was told to stop, so the head should stop the job."""
         self._link.send(Interrupt(number))
         if not self._in_generation:  # the head hears such a word only from within one
-            self._over(EXIT_SIGNALLED + number)
+            self._over(exit_code_between(number, takes_snapshots=self._job.snapshots is not None))
 
     def started(self, rank: int, pid: int) -> None:
         """See `CrewListener.started`."""

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from paceline.errors import EXIT_UNAVAILABLE
 from paceline.launcher.asyncio_loop import AsyncioLoop
-from paceline.launcher.generations.outcome import EXIT_SIGNALLED
+from paceline.launcher.generations.outcome import exit_code_between
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.installed import comparable_facts
 from paceline.launcher.hosts.interfaces import own_interfaces
@@ -73,7 +73,7 @@ class Node:
                     return EXIT_UNAVAILABLE
                 except asyncio.CancelledError:
                     assert self._signal is not None
-                    return EXIT_SIGNALLED + self._signal
+                    return exit_code_between(self._signal, takes_snapshots=self._job.snapshots is not None)
                 finally:
                     self._dialling = None
                 code, again = await self._serve(loop, reached, own_output)

@@ -51,7 +51,10 @@ async def serve(connected: socket.socket) -> int:
         interfaces = own_interfaces(assignment.network_interface, address_of_ssh(os.environ))
         facts = comparable_facts(job, interfaces, probe.port)
         if assignment.snapshot_dir:
-            facts = replace(facts, kept_seed=kept_seed(assignment.snapshot_dir))
+            seed = await asyncio.to_thread(
+                kept_seed, assignment.snapshot_dir
+            )  # a slow store must not silence this host
+            facts = replace(facts, kept_seed=seed)
     except (OSError, ValueError) as fault:  # a ConfigurationError is a ValueError
         link.send(Unfit(_reason(fault)))
         link.close()
