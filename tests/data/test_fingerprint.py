@@ -15,8 +15,10 @@ from paceline.data.local_batches import local_batches
 from paceline.errors import DesynchronizedError
 
 
-def _read(dataset: tf.data.Dataset, rank: int, *, epochs: int = 1, steps: int | None = None) -> FingerprintLog:
-    log = FingerprintLog()
+def _read(
+    dataset: tf.data.Dataset, rank: int, *, epochs: int = 1, steps: int | None = None, by_chance: bool = False
+) -> FingerprintLog:
+    log = FingerprintLog(lambda: by_chance)
     local = local_batches(dataset, rank, 2, log=log, steps_per_epoch=steps)
     for _ in range(epochs):
         log.begin_iterator()
@@ -114,13 +116,26 @@ def _one_batch(components: Callable[[], Any]) -> tf.data.Dataset:
 def test_the_same_rows_augmented_differently_are_told_about_once(
     chiefs: Callable[[], Any], others: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    logs = [_read(_one_batch(chiefs), 0), _read(_one_batch(others), 1), _read(_one_batch(chiefs), 0)]
+    logs = [_read(_one_batch(one), rank, by_chance=True) for rank, one in enumerate((chiefs, others, chiefs))]
     with caplog.at_level(logging.WARNING, "paceline"):
         _compare(logs)
         _compare(logs)
     [record] = caplog.records
-    assert record.getMessage().startswith("rank(s) 1 read the same rows as rank 0, in the same order")
-    assert "stateless" in record.getMessage()
+    assert record.getMessage().startswith("rank(s) 1 read batches with the labels")
+    for said in ("stateless", "must be sorted"):
+        assert said in record.getMessage()
+
+
+def test_where_chance_has_no_part_equal_labels_prove_nothing() -> None:
+    """Each host lists its images in an order of its own; labels come class by class, and are shuffled alike."""
+    with pytest.raises(DesynchronizedError, match="files listed in another order"):
+        _compare([_read(_one_batch(lambda: (IMAGES, LABELS)), 0), _read(_one_batch(lambda: (IMAGES[::-1], LABELS)), 1)])
+
+
+def test_ranks_that_see_their_pipelines_differently_come_to_one_end() -> None:
+    logs = [_read(_one_batch(lambda: (IMAGES, LABELS)), 0), _read(_one_batch(lambda: (-IMAGES, LABELS)), 1)]
+    logs[1].draws_by_chance = lambda: True
+    _compare(logs)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +162,7 @@ def test_rows_that_nothing_says_to_be_the_same_stop_the_job(
     chiefs: Callable[[], Any], others: Callable[[], Any]
 ) -> None:
     with pytest.raises(DesynchronizedError):
-        _compare([_read(_one_batch(chiefs), 0), _read(_one_batch(others), 1)])
+        _compare([_read(_one_batch(chiefs), 0, by_chance=True), _read(_one_batch(others), 1, by_chance=True)])
 
 
 def test_a_rank_that_reads_ahead_is_no_difference() -> None:

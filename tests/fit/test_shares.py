@@ -10,6 +10,7 @@ from paceline.fit.shares import is_share, mark_as_share
 
 COMPUTED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "half": (lambda share, _: share / 2.0, True),
+    "sum of all entries": (lambda share, _: tf.reduce_sum(share), True),
     "negated sum": (lambda share, _: -(share + share), True),
     "sum with a number of its own": (lambda share, own: share + own, False),
     "product with a number of its own": (lambda share, own: share * own, False),

@@ -37,6 +37,7 @@ OF_ONE = (
     "moving_statistics_in_a_custom_loop",
     "run_of_a_tf_function",
     "predictions_of_every_kind",
+    "states_of_a_replicas_rows",
 )
 """What several workers must do as one does: one process runs these cases."""
 
@@ -239,6 +240,13 @@ def test_the_chief_names_weights_that_ranks_have_assigned_differently(results: R
 def test_a_layer_with_states_of_the_global_batch_is_refused_before_the_first_step(results: Results) -> None:
     message = _same_on_all(results, 3, "states_of_sequences")
     assert message.startswith("ValueError: stateful=True in remembers: ")
+
+
+def test_a_layer_with_states_of_a_replicas_rows_does_what_it_does_alone(results: Results) -> None:
+    [alone] = (of_rank["states_of_a_replicas_rows"] for of_rank in results[1])
+    found = _same_on_all(results, 3, "states_of_a_replicas_rows")
+    for one, other in zip(found, alone, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", WORLDS)

@@ -407,6 +407,17 @@ def states_of_sequences() -> Any:
 
 
 @case
+def states_of_a_replicas_rows() -> Any:
+    rows = 6
+    model = keras.Sequential([keras.Input(batch_shape=(rows // SIZE, 2, 3)), layers.GRU(4, stateful=True)])
+    model.compile("sgd", "mse")
+    model.set_weights([np.linspace(-1, 1, weight.size).reshape(weight.shape) for weight in model.get_weights()])
+    x, _ = table(36)
+    history = model.fit(x.reshape(-1, 2, 3), np.zeros((36, 4)), batch_size=rows, epochs=2, shuffle=False, verbose=0)
+    return [history.history["loss"], *(weight.numpy().tolist() for weight in model.trainable_weights)]
+
+
+@case
 def callbacks_that_disagree_strictly() -> Any:
     os.environ["PACELINE_STRICT"] = "1"
     try:

@@ -6,11 +6,13 @@ of an epoch is hashed, so the cost does not grow with the data.
 
 Each component of a batch is hashed by itself. Random numbers that are drawn in a parallel map go to other elements on
 each rank, though the elements keep their order: the images then differ and the labels do not. Each rank computes its
-own rows all the same, so such a job is told about, not stopped.
+own rows all the same, so such a job is told about, not stopped. In a pipeline where chance has no part (`chance.py`)
+the same picture means other rows: labels repeat themselves, and each host may list its files in an order of its own.
 """
 
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +44,13 @@ class FingerprintLog:
     """The fingerprints that one dataset has noted: one for each epoch of each iterator over it.
 
     They are found by number, not by order: a rank that reads ahead may have noted an epoch that never comes.
+
+    Args:
+        draws_by_chance: Says whether chance decides which element gets which random number; asked at a difference only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, draws_by_chance: Callable[[], bool] = lambda: False) -> None:
+        self.draws_by_chance = draws_by_chance
         self._iterator = 0
         self._notes: dict[tuple[int, int], tuple[Part, ...]] = {}
         self.has_warned = False
@@ -127,7 +133,7 @@ def compare(log: FingerprintLog, epoch: int, communicator: Communicator) -> None
     different = [rank for rank, parts in noted.items() if not np.array_equal(parts, chiefs)]
     if not different:
         return
-    if all(_are_same_rows(chiefs, noted[rank]) for rank in different):
+    if all(_may_be_same_rows(chiefs, noted[rank]) for rank in different) and _any_draws_by_chance(log, communicator):
         if communicator.rank == 0 and not log.has_warned:
             _LOGGER.warning("%s", _other_draws(different))
         log.has_warned = True
@@ -145,8 +151,12 @@ def compare(log: FingerprintLog, epoch: int, communicator: Communicator) -> None
     )
 
 
-def _are_same_rows(chiefs: Array, others: Array) -> bool:
-    """Whether two different batches are of the same rows: what cannot be augmented is equal, and tells rows apart."""
+def _any_draws_by_chance(log: FingerprintLog, communicator: Communicator) -> bool:
+    return any(answer.any() for answer in communicator.all_gather(np.array([log.draws_by_chance()], np.int64)))
+
+
+def _may_be_same_rows(chiefs: Array, others: Array) -> bool:
+    """Whether nothing in two different batches says that their rows differ: what no augmentation changes is equal."""
     if len(chiefs) != len(others):
         return False
     equal = chiefs[:, 0] == others[:, 0]
@@ -156,12 +166,13 @@ def _are_same_rows(chiefs: Array, others: Array) -> bool:
 
 def _other_draws(ranks: list[int]) -> str:
     return (
-        f"rank(s) {_listed(ranks)} read the same rows as rank 0, in the same order, but with other numbers in them: "
-        "augmentation draws its random numbers in a parallel map (or a PyDataset with workers), where chance decides "
-        "which element gets which. Each rank trains on its own rows of its own draw, so each row is used once; but the "
-        "run cannot be repeated exactly, and is not the run of one worker (which could not be repeated either). To "
-        "make it exact: tf.random.stateless_* with a seed that comes with the element, a map without "
-        "num_parallel_calls, or augmentation layers in the model."
+        f"rank(s) {_listed(ranks)} read batches with the labels (or text, or numbers) of rank 0's, but with other "
+        "floating numbers or images. This is taken for augmentation that draws its random numbers, or calls Python, "
+        "in a parallel map (or a PyDataset with workers), where chance decides which element gets which: the run "
+        "cannot be repeated exactly, and is not the run of one worker (which could not be repeated either). Whether "
+        "the rows are the same cannot be seen: files that a script lists (os.listdir, glob) must be sorted, for each "
+        "host lists them in an order of its own. To make the run exact, and proven so: tf.random.stateless_* with a "
+        "seed that comes with the element, a map without num_parallel_calls, or augmentation layers in the model."
     )
 
 

@@ -33,12 +33,12 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
         training: Whether this is a `fit`'s training data.
 
     Raises:
-        ValueError: layers that carry states over batches; in a `fit` also a batch of fewer rows than replicas, or
-            more steps than the data has batches.
+        ValueError: layers that carry states of other rows than a replica's over batches; in a `fit` also a batch of
+            fewer rows than replicas, or more steps than the data has batches.
         DesynchronizedError: ranks have different models, data or step counts; the message has both values.
     """
     if not data.is_local:
-        _check_states(model, strategy.world.size)
+        _check_states(model, data.batch_size, strategy.world.size)
     if training:
         _check_batch(data, strategy.world.size)
         _check_steps(data)
@@ -54,13 +54,31 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
             )
 
 
-def _check_states(model: Any, size: int) -> None:
-    names = [layer.name for layer in all_layers(model) if getattr(layer, "stateful", False) is True]
+def _check_states(model: Any, batch_size: int | None, size: int) -> None:
+    names = layers_of_other_rows(model, batch_size, size)
     if names:
         raise ValueError(
-            f"stateful=True in {', '.join(names)}: such a layer keeps one state for each row of the global batch, and "
-            f"each of the {size} replicas has a part of the rows. Leave stateful=True out, or train on one worker."
+            f"stateful=True in {', '.join(names)}: such a layer keeps one state for each row that it is built for, and "
+            f"each of the {size} replicas has its part of the rows of a global batch "
+            f"({'of unknown size' if batch_size is None else batch_size}). Build it for the rows of one replica, the "
+            f"same number on all: keras.Input(batch_shape=(global_batch_size // {size}, ...)). Then row k of a batch "
+            "is on the same replica in each step. Or leave stateful=True out, or train on one worker."
         )
+
+
+def layers_of_other_rows(model: Any, batch_size: int | None, size: int) -> list[str]:
+    """Names of the layers that keep a state for each row, but not of a replica's rows of each batch; pure."""
+    return [
+        layer.name
+        for layer in all_layers(model)
+        if getattr(layer, "stateful", False) is True
+        and not isinstance(layer, keras.layers.Bidirectional)  # the two in it are looked at
+        and (batch_size is None or _rows_of_states(layer) != {batch_size / size})
+    ]
+
+
+def _rows_of_states(layer: Any) -> set[int | None]:
+    return {state.shape[0] for state in keras.tree.flatten(getattr(layer, "states", None)) if hasattr(state, "shape")}
 
 
 def losses_of_whole_batches(loss: Any) -> list[str]:

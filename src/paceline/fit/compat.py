@@ -11,12 +11,12 @@ one, this file says which.
 | `losses.loss` (module) | its `scale_…`, `unscale_…`, `reduce_values`, `apply_mask` fix a loss's denominator |
 | `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter, before clipping and accumulation |
 | `BaseOptimizer._clip_gradients` | where accumulated gradients come out |
-| `BaseOptimizer._trainable_variables` | of what the gradients are that `apply` is given alone |
 | `Layer._flatten_layers` | the layers of layers |
 | `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
 | `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
 | `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |
 | `TensorFlowTrainer._make_function` | where a step becomes a trainer's |
+| `TensorFlowTrainer._aggregate_additional_loss` | where the losses of layers are scaled |
 | `backend.tensorflow.random` (module) | where layers draw the random numbers of a batch's rows |
 | `backend.tensorflow.trainer.reduce_per_replica` | where `predict` puts the replicas' outputs together |
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
@@ -80,6 +80,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
             "fit",
             "_maybe_symbolic_build",
             "_symbolic_build",
+            "_aggregate_additional_loss",
             "_make_function",
             "_get_metrics_result_or_logs",
             "distribute_strategy",
@@ -126,11 +127,6 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
 def accumulated_gradients(optimizer: Any) -> list[Any]:
     """The sums of an optimizer with `gradient_accumulation_steps`; else, or before it is built, none."""
     return list(getattr(optimizer, "_accumulated_gradients", ()))
-
-
-def variables_trained_by(optimizer: Any) -> list[Any]:
-    """What the gradients given to `optimizer.apply` without variables are of."""
-    return list(getattr(optimizer, "_trainable_variables", ()))
 
 
 def all_layers(model: Any) -> list[Any]:
@@ -181,5 +177,4 @@ __all__ = [
     "saving_api",
     "saving_lib",
     "trainer_module",
-    "variables_trained_by",
 ]

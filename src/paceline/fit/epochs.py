@@ -1,16 +1,20 @@
 """Handing a dataset to the strategy, and checking once an epoch that all ranks read the same one."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from paceline.data.chance import draws_by_chance
 from paceline.data.description import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare
 from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
+from paceline.fit.compat import PyDatasetAdapter
 from paceline.fit.predictions import CountedBatches, is_for_predict
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
+from paceline.fit.snapshots.owed_batches import draw_owed
 from paceline.strategy.base import SynchronousStrategy
 
 _COMPARED_AFTER_STEPS = 1
@@ -32,6 +36,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
             self._given = _data_of(*args, **kwargs)
+            draw_owed(self._given)  # before Keras looks at the first ones
             self._epoch_of_iterator = 0
             self._is_fresh = True
             self._steps_given = 0
@@ -139,7 +144,7 @@ class _Distributor:
             own_rows = local_batches(dataset, world.rank, world.size)
             dataset = mark_as_local(self._as_long_as_the_longest(own_rows, None))
         elif world.size > 1:
-            self._iterator._fingerprints = FingerprintLog()
+            self._iterator._fingerprints = FingerprintLog(functools.partial(self._draws_by_chance, dataset))
         return local_batches(
             dataset,
             world.rank,
@@ -147,6 +152,12 @@ class _Distributor:
             log=getattr(self._iterator, "_fingerprints", None),
             steps_per_epoch=self._iterator.steps_per_epoch,
         )
+
+    def _draws_by_chance(self, dataset: Any) -> bool:
+        adapter = self._iterator.data_adapter
+        if isinstance(adapter, PyDatasetAdapter):
+            return bool(adapter.py_dataset.workers > 1)
+        return draws_by_chance(dataset)
 
     def _as_long_as_the_longest(self, dataset: Any, own: int | None) -> Any:
         """This rank's `own` batches, and empty ones for as long as another rank has some. Collective."""

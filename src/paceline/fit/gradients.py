@@ -17,8 +17,8 @@ import keras
 import tensorflow as tf
 
 from paceline.comm.world import current_world
-from paceline.fit.compat import variables_trained_by
 from paceline.fit.replica import current_batch_replica, current_replica, taking_place
+from paceline.fit.shares import is_share, mark_as_share
 from paceline.strategy import draws
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import GraphCollectives
@@ -55,11 +55,9 @@ def applied(keras_apply: Function) -> Function:
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
         gradients = list(grads)
-        trainable_variables = None if trainable_variables is None else list(trainable_variables)
         if replica.rows.known and replica.rows.of_trainer:
             if not replica.rows.loss_is_share:
-                variables = _variables_of(self, trainable_variables, len(gradients))
-                gradients = _weighed_by_rows(gradients, variables, replica.rows)
+                gradients = _weighed_by_rows(gradients, replica.rows)
             gradients = _none_without_rows(gradients, replica.rows)
         if not getattr(self, "gradient_accumulation_steps", None):
             gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives)
@@ -90,44 +88,32 @@ def clipped(keras_clip: Function) -> Function:
 
 
 def taken(tape_gradient: Function) -> Function:
-    """`tf.GradientTape.gradient`, which remembers in a trainer's step of which variables it took one loss per row.
+    """`tf.GradientTape.gradient`, whose results in a trainer's step are shares where it took them of one loss per row.
 
-    A tape adds the rows of its target up: these gradients are sums, which add up over ranks as they are.
+    A tape adds the rows of its target up: gradients of variables are then sums, which add up over ranks as they are.
+    What a user makes of them may be no sum any more (a mean, divided by this rank's rows): see `shares.py`.
     """
 
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients = tape_gradient(self, target, sources, *args, **kwargs)
         replica = current_batch_replica()
-        if replica is not None and replica.rows.of_trainer:
-            variables = {_key(source) for source in tf.nest.flatten(sources)} - {None}
-            replica.rows.summed_over_rows -= variables
-            if _has_rows(target, replica.rows):
-                replica.rows.summed_over_rows |= variables
-        return tape_gradient(self, target, sources, *args, **kwargs)
+        if replica is not None and replica.rows.of_trainer and _has_rows(target, replica.rows):
+            for source, value in zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=True):
+                if isinstance(source, (keras.Variable, tf.Variable)):
+                    mark_as_share(value.values if isinstance(value, tf.IndexedSlices) else value)
+        return gradients
 
     return gradient
 
 
-def _key(variable: Any) -> int | None:
-    """The same for a Keras variable and the TensorFlow variable in it; None for what is no variable."""
-    if isinstance(variable, keras.Variable):
-        variable = variable.value
-    return id(variable) if isinstance(variable, tf.Variable) else None
-
-
 def _has_rows(target: Any, rows: StepRows) -> bool:
-    """Whether `target` holds a number per row, or more; one that stacks a few means has another length."""
+    """Whether `target` holds a number per row, or more; one that stacks a few means has another, known length."""
     num_rows = tf.get_static_value(rows.local)
     losses = [loss for loss in tf.nest.flatten(target) if tf.is_tensor(loss) and loss.shape.rank]
-    return any(loss.shape[0] == num_rows for loss in losses)
+    return any(loss.shape[0] in (None, num_rows) for loss in losses)
 
 
-def _variables_of(optimizer: Any, given: list[Any] | None, number: int) -> list[Any]:
-    """Of which variables the gradients are; Keras itself refuses gradients that are not as many."""
-    variables = variables_trained_by(optimizer) if given is None else given
-    return variables if len(variables) == number else [None] * number
-
-
-def _weighed_by_rows(gradients: list[Any], variables: list[Any], rows: StepRows) -> list[Any]:
+def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
     """The gradients of a loss that a user's own `train_step` has averaged over this rank's rows.
 
     No Keras loss took part, so nothing has turned the local mean into a share of the global one: without this, the sum
@@ -139,14 +125,14 @@ def _weighed_by_rows(gradients: list[Any], variables: list[Any], rows: StepRows)
         # No NaN: the mean over a rank without rows is not a number, and counts nothing.
         return tf.math.multiply_no_nan(values, rows.share(values.dtype))
 
-    def weighed(gradient: Any, variable: Any) -> Any:
-        if gradient is None or _key(variable) in rows.summed_over_rows:
+    def weighed(gradient: Any) -> Any:
+        if gradient is None or is_share(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient):
             return gradient
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(share_of(gradient.values), gradient.indices, gradient.dense_shape)
         return share_of(tf.convert_to_tensor(gradient))
 
-    return [weighed(gradient, variable) for gradient, variable in zip(gradients, variables, strict=True)]
+    return [weighed(gradient) for gradient in gradients]
 
 
 def _none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
@@ -154,8 +140,8 @@ def _none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
 
     All of its losses are zero, but a mean over no rows, as BatchNormalization takes it, makes zero times NaN of them.
     """
-    if tf.get_static_value(rows.local) is not None:
-        return gradients
+    if tf.get_static_value(rows.local):
+        return gradients  # known to have some
     given = [index for index, gradient in enumerate(gradients) if gradient is not None]
     leaves = tf.nest.flatten([gradients[index] for index in given], expand_composites=True)
     if not leaves:

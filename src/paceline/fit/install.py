@@ -52,6 +52,7 @@ def _install(keras: ModuleType) -> None:
 
     compat.check()
     loss = compat.loss_module
+    _replace_in_graphs(keras.Loss, "__call__", losses.called)
     _replace_in_graphs(loss, "scale_loss_for_distribution", losses.scaled)
     _replace_in_graphs(loss, "unscale_loss_for_distribution", losses.unscaled)
     _replace_in_graphs(loss, "reduce_values", losses.reduced)
@@ -71,6 +72,7 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "_make_function", steps.taken_together)
     _replace(trainer, "_make_function", kept_fit.telling_of_traces)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
+    _replace_in_graphs(trainer, "_aggregate_additional_loss", losses.aggregated)
     _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
     _replace_in_graphs(keras.layers.BatchNormalization, "call", normalization.averaged)
     _replace(keras.Layer, "add_weight", assignments.told_how_to_combine)

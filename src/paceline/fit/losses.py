@@ -8,8 +8,12 @@ losses, regularisers and `add_loss` go through, and undoes it in another one for
 Where the denominator is not the number of rows (masks, `mean_with_sample_weight`) it is summed over ranks here.
 Losses with reduction "sum" need nothing: sums add up. A loss function that returns one number is taken for a mean over
 this rank's rows.
+
+A loss may call others (`0.5 * bce(y, p) + 0.5 * mse(y, p)`, or one beside a mean of its own): only the outermost is
+scaled. Those inside give means over this rank's rows, as the user's own numbers beside them are.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +28,45 @@ from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 Function = Callable[..., Any]
 
 
+class _Calls(threading.local):
+    """The Keras losses that this thread is in."""
+
+    depth = 0
+    has_inner_means = False
+    """Whether a loss within the outermost has given a mean over this rank's rows, in place of a share."""
+
+    @property
+    def inside(self) -> bool:
+        """Whether another loss has called the one that is computed."""
+        return self.depth > 1
+
+
+_calls = _Calls()
+
+
+def called(keras_call: Function) -> Function:
+    """Keras's `Loss.__call__`, which knows in a Paceline step whether it is the outermost."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if current_replica() is None:
+            return keras_call(self, *args, **kwargs)
+        _calls.depth += 1
+        try:
+            return keras_call(self, *args, **kwargs)
+        finally:
+            _calls.depth -= 1
+            _calls.has_inner_means &= _calls.depth > 0
+
+    return call
+
+
 def scaled(keras_scale: Function) -> Function:
     """Keras's `scale_loss_for_distribution` with the factor n_local / n_global in a Paceline step."""
 
     def scale_loss_for_distribution(value: Any) -> Any:
+        if _calls.inside:
+            _calls.has_inner_means = True
+            return value
         replica = current_batch_replica()
         if replica is None:
             return keras_scale(value)
@@ -62,29 +101,53 @@ def reduced(keras_reduce: Function) -> Function:
         replica = current_replica()
         if tuple(values.shape) == (0,) and reduction not in (None, "none"):
             # Keras leaves values alone whose shape says that they are empty; a rank without rows contributes zero.
-            if replica is not None:
-                replica.rows.loss_is_share = True
-            return mark_as_share(tf.reduce_sum(values))
-        if replica is not None and _is_mean_of_trainer(values, reduction, replica.rows):
-            return scaled(keras_reduce)(values)
-        if replica is not None and reduction in ("sum", "mean_with_sample_weight"):
-            replica.rows.loss_is_share = True
-        if replica is None or reduction != "mean_with_sample_weight" or sample_weight is None or values.shape.rank == 0:
-            result = keras_reduce(values, sample_weight, reduction)
-            return mark_as_share(result) if replica is not None and reduction == "sum" else result
-        total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
-        return mark_as_share(tf.math.divide_no_nan(tf.reduce_sum(values), total))
+            return _added_up(tf.reduce_sum(values), replica)
+        if replica is None:
+            return keras_reduce(values, sample_weight, reduction)
+        if values.shape.rank == 0 and _is_mean(reduction, replica.rows):
+            return loss_module.scale_loss_for_distribution(values)
+        if reduction == "mean_with_sample_weight" and sample_weight is not None and values.shape.rank != 0:
+            total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
+            return _added_up(tf.math.divide_no_nan(tf.reduce_sum(values), total), replica)
+        result = keras_reduce(values, sample_weight, reduction)
+        return _added_up(result, replica) if reduction == "sum" else result
 
     return reduce_values
 
 
-def _is_mean_of_trainer(values: Any, reduction: str | None, rows: StepRows) -> bool:
-    """Whether a loss has averaged its rows by itself, to one number that Keras leaves alone.
+def _is_mean(reduction: str | None, rows: StepRows) -> bool:
+    """Whether one number, which Keras leaves alone, is a mean over this rank's rows that is to be scaled.
 
-    In custom loops TensorFlow's rule stays: there the user divides.
+    It is if a loss inside it is one, and if the user has averaged by himself. In custom loops TensorFlow's rule stays:
+    there the user divides.
     """
-    is_mean = values.shape.rank == 0 and reduction not in (None, "none", "sum")
-    return is_mean and rows.known and rows.of_trainer
+    return _calls.has_inner_means or (reduction not in (None, "none", "sum") and rows.known and rows.of_trainer)
+
+
+def _added_up(value: Any, replica: PacelineReplicaContext | None) -> Any:
+    """A loss that is a share without scaling: the ranks' add up. Inside another loss: what that will make it of."""
+    if replica is None or not _calls.inside:
+        if replica is not None:
+            replica.rows.loss_is_share = True
+        return mark_as_share(value)
+    _calls.has_inner_means = True
+    if not replica.rows.known:
+        return value * tf.cast(replica.num_replicas_in_sync, value.dtype)
+    return tf.math.divide_no_nan(value, replica.rows.share(value.dtype))
+
+
+def aggregated(keras_aggregate: Function) -> Function:
+    """Keras's `Trainer._aggregate_additional_loss`, which scales what `add_loss` has got, unless it is a share already.
+
+    It is one where a layer has handed a Keras loss to `add_loss`.
+    """
+
+    def _aggregate_additional_loss(self: Any, loss: Any) -> Any:
+        if current_replica() is None or not is_share(loss):
+            return keras_aggregate(self, loss)
+        return mark_as_share(tf.reduce_sum(loss))
+
+    return _aggregate_additional_loss
 
 
 def masked(keras_apply_mask: Function) -> Function:

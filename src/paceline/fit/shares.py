@@ -3,7 +3,7 @@
 Keras's losses are (`losses.py` scales them). Users add them up, halve them, hand them to a metric or return them, so
 what is computed from shares alone, by steps that commute with a sum over ranks, is recognised as one, too:
 
-    share ─ cast, negate, scale by a constant ─► share          share + share, share - share ─► share
+    share ─ cast, negate, sum, scale by a constant ─► share     share + share, share - share ─► share
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 _MARK = "_paceline_is_share"
-_OF_SHARES = frozenset({"Identity", "Cast", "Neg", "Squeeze", "Reshape", "StopGradient", "PreventGradient"})
+_OF_SHARES = frozenset({"Identity", "Cast", "Neg", "Squeeze", "Reshape", "Sum", "StopGradient", "PreventGradient"})
 _OF_SHARES_ALL = frozenset({"AddV2", "Add", "AddN", "Sub"})
 _SCALING = frozenset({"Mul", "RealDiv", "Div", "DivNoNan"})
 _MOST_OPERATIONS = 200

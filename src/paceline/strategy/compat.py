@@ -18,6 +18,8 @@ newer one, this is the only file to mend.
 | `script_ops.EagerFunc`, `._py_funcs` | what `tf.numpy_function` calls through; itself it is 4 to 12 times as slow |
 | `tf.__internal__.autograph.tf_convert` | `strategy.run(tf.function)`: its Python, traced within the step |
 | `stateful_random_ops` | whether TensorFlow's global generator has been made; asking the public way makes it |
+| `gen_random_ops` | where `tf.random` makes its operations: only there are seed and shape known together |
+| `control_flow_v2_func_graphs.WhileBodyFuncGraph` | to know whether a draw is built within a loop |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
 """
 
@@ -34,7 +36,8 @@ try:
     from tensorflow.python.distribute.values import MirroredVariable, SyncOnReadVariable
     from tensorflow.python.eager.context import context, global_seed
     from tensorflow.python.framework.ops import get_default_graph
-    from tensorflow.python.ops import stateful_random_ops
+    from tensorflow.python.ops import gen_random_ops, stateful_random_ops
+    from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
     from tensorflow.python.ops.resource_variable_ops import ResourceVariable
     from tensorflow.python.ops.script_ops import EagerFunc
     from tensorflow.python.ops.script_ops import _py_funcs as python_functions
@@ -61,9 +64,11 @@ __all__ = [
     "SyncOnReadVariable",
     "UnaryUnchangedStructureDataset",
     "UpdateContext",
+    "WhileBodyFuncGraph",
     "context",
     "create_mirrored_variable",
     "for_graphs",
+    "gen_random_ops",
     "get_default_graph",
     "get_update_replica_id",
     "global_seed",

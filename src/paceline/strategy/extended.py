@@ -99,7 +99,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
         def create(**arguments: Any) -> Any:
             if self.world.size > 1 and self._step_rows is not None and not tf.executing_eagerly():
-                arguments["initial_value"] = self._chiefs(arguments.get("initial_value"))
+                arguments["initial_value"] = self._chiefs(arguments.get("initial_value"), arguments.get("dtype"))
             with tf.device(self._device):
                 return self._with_chiefs_value(next_creator(**arguments))
 
@@ -109,13 +109,16 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
             return create(**kwargs)
         return distributed_variable(self._container_strategy(), create, **kwargs)
 
-    def _chiefs(self, initial_value: Any) -> Any:
-        """What a variable made in the graph of a step starts from: drawn there, its value is another on each rank."""
+    def _chiefs(self, initial_value: Any, dtype: Any) -> Any:
+        """What a variable made in the graph of a step starts from: drawn there, its value is another on each rank.
+
+        It is made what the variable wants (`dtype`, None: any) here, as TensorFlow would: a tensor cannot be, later.
+        """
         if initial_value is None or hasattr(initial_value, "checkpoint_position"):  # comes from a file
             return initial_value
         if callable(initial_value):
-            return lambda: self._chiefs(initial_value())
-        return self.collectives.broadcast([initial_value])[0]
+            return lambda: self._chiefs(initial_value(), dtype)
+        return self.collectives.broadcast([tf.convert_to_tensor(initial_value, dtype)])[0]
 
     def _with_chiefs_value(self, variable: Any) -> Any:
         in_step = self._step_rows is not None  # a model that builds itself in its first step, alike on all ranks
@@ -244,7 +247,11 @@ def _rows_of(arguments: Any) -> Any:
         if isinstance(leaf, tf.SparseTensor):
             return tf.cast(leaf.dense_shape[0], tf.int32)
         if tf.is_tensor(leaf) and not isinstance(leaf, tf.Variable) and leaf.shape.rank != 0:
-            return tf.shape(leaf)[0]
+            if leaf.shape[0] is None:
+                return tf.shape(leaf)[0]
+            # Known while the step is built (a slice of `tf.shape` is not), but counted only once the batch is there.
+            with tf.control_dependencies([leaf]):
+                return tf.constant(leaf.shape[0], tf.int32)
         if hasattr(leaf, "__array_interface__") and getattr(leaf, "ndim", 0) > 0:
             return tf.constant(len(leaf), tf.int32)
     return None

@@ -40,8 +40,6 @@ class StepRows:
         """Whether the step is a Keras trainer's, not one of a custom loop."""
         self.loss_is_share = False
         """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
-        self.summed_over_rows: set[int | None] = set()
-        """The ids of variables whose gradients a tape has taken of one loss per row: sums over this rank's rows."""
 
     @property
     def known(self) -> bool:

@@ -50,8 +50,8 @@ def digits(rows: int) -> tuple[np.ndarray, np.ndarray]:
         return (images / 255.0).astype(keras.config.floatx()), archive["y_train"][:rows].astype("int64")
 
 
-def batches(arrays: Any) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
+def batches(arrays: Any, **options: Any) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH, **options)
 
 
 def train(model: keras.Model, optimizer: Any, x: Any, y: Any = None, **fit: Any) -> dict[str, Any]:

@@ -95,6 +95,13 @@ def spatial_and_gaussian_noise() -> dict[str, Any]:
 
 
 @job(worlds=(2,))
+def dropout_in_batches_of_a_fixed_size() -> dict[str, Any]:
+    """The rows are known when the step is built."""
+    data = batches(table(3 * BATCH), drop_remainder=True)
+    return train(_dense_around(layers.GaussianNoise(0.1), layers.Dropout(0.4)), optimizers.Adam(0.01), data)
+
+
+@job(worlds=(2,))
 def alpha_dropout() -> dict[str, Any]:
     return _train(_dense_around(layers.AlphaDropout(0.3)))
 

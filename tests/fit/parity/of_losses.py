@@ -51,14 +51,17 @@ def masked_sequences() -> dict[str, Any]:
 
 @job(worlds=(2,))
 def losses_of_layers() -> dict[str, Any]:
-    """`add_loss` with a mean over rows, and an activity regulariser, which Keras divides by the rows itself.
+    """`add_loss` with a mean over rows and a Keras loss, and an activity regulariser, which Keras divides by rows.
 
     Keras 3.10 does not: there it is a sum over rows that nothing tells from a mean.
     """
 
     class Narrow(layers.Layer):
+        distance = keras.losses.MeanSquaredError()
+
         def call(self, inputs: Any) -> Any:
             self.add_loss(0.1 * keras.ops.mean(keras.ops.square(inputs)))
+            self.add_loss(self.distance(keras.ops.zeros_like(inputs), inputs))
             return inputs
 
     is_old = keras.__version__.startswith("3.10.")
@@ -99,3 +102,48 @@ def loss_function_of_one_number_as_second_of_two() -> dict[str, Any]:
     x, y = table(37)
     options = {"loss": [cross_entropy(), _mean_square], "loss_weights": [1.0, 0.3], "metrics": None}
     return train(model, optimizers.Adam(0.01), batches((x, (y, y))), compile_options=options)
+
+
+class Blend(keras.losses.Loss):
+    """Losses within a loss: one per row, a mean, a sum of rows, and a number of its own."""
+
+    def call(self, y: Any, y_pred: Any) -> Any:
+        return (
+            keras.losses.mean_absolute_error(y, y_pred)
+            + keras.losses.MeanSquaredError()(y, y_pred)
+            + 0.01 * keras.losses.Huber(reduction="sum")(y, y_pred)
+            + 0.1 * keras.ops.mean(y_pred)
+        )
+
+
+def _only_one(y: Any, y_pred: Any) -> Any:
+    return keras.losses.MeanSquaredError()(y, y_pred)
+
+
+def _halves(y: Any, y_pred: Any) -> Any:
+    return 0.5 * keras.losses.MeanSquaredError()(y, y_pred) + 0.5 * Blend()(y, y_pred)
+
+
+def _beside_an_own_mean(y: Any, y_pred: Any) -> Any:
+    return keras.losses.LogCosh()(y, y_pred) + 0.2 * keras.ops.mean(keras.ops.abs(y_pred - y))
+
+
+def _per_row(y: Any, y_pred: Any) -> Any:
+    return keras.losses.mean_squared_error(y, y_pred)
+
+
+@job(worlds=(3,))
+def losses_within_losses() -> dict[str, Any]:
+    """In graphs, and eagerly; the last batch has rows for some ranks only."""
+    inputs = keras.Input((8,))
+    hidden = layers.Dense(8, "tanh")(inputs)
+    losses = [_only_one, _halves, _beside_an_own_mean, _per_row, Blend(), Blend(reduction="sum")]
+    model = keras.Model(inputs, [layers.Dense(2)(hidden) for _ in losses])
+    x, _ = table(2 * BATCH + 2)
+    data = batches((x, tuple(np.stack([x[:, k], x[:, k + 1]], 1) for k in range(len(losses)))))
+    options = {"loss": losses, "loss_weights": [1.0, 0.5, 0.8, 0.7, 0.6, 0.05], "metrics": None}
+    first = train(model, optimizers.SGD(0.02), data, validation_data=data, compile_options=options)["history"]
+    options["run_eagerly"] = True
+    second = train(model, optimizers.SGD(0.02), data, validation_data=data, epochs=1, compile_options=options)
+    again = {f"eagerly_{name}": values for name, values in second["history"].items()}
+    return {"model": model, "history": first | again}

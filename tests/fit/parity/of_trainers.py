@@ -153,6 +153,37 @@ def own_step_of_one_loss_per_row() -> dict[str, Any]:
     return {"model": model, "history": history}
 
 
+@job(worlds=(2,))
+def own_step_of_one_loss_per_row_in_batches_of_a_fixed_size() -> dict[str, Any]:
+    x, _ = table(3 * BATCH)
+    model = OneLossPerRow()
+    model.compile(optimizer=optimizers.SGD(0.02))
+    return {"model": model, "history": model.fit(batches(x, drop_remainder=True), epochs=2, verbose=0).history}
+
+
+class AveragedAfterTheTape(OneLossPerRow):
+    """One variable's gradient stays a sum; the other's is made a mean."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            losses = keras.losses.mean_squared_error(tf.sin(data), self(data))
+        variables = self.trainable_variables
+        kernel, bias = tape.gradient(losses, variables)
+        self.optimizer.apply([kernel / tf.cast(tf.shape(data)[0], kernel.dtype), 0.1 * bias], variables)
+        self.tracker.update_state(losses)
+        return {"loss": self.tracker.result()}
+
+
+@job(worlds=(2,))
+def own_step_that_averages_its_gradients() -> dict[str, Any]:
+    x, _ = table(3 * BATCH)
+    model = AveragedAfterTheTape()
+    model.compile(optimizer=optimizers.SGD(0.02))
+    first = model.fit(batches(x), epochs=2, verbose=0).history
+    again = model.fit(batches(x, drop_remainder=True), epochs=1, verbose=0).history
+    return {"model": model, "history": first | {"again": again["loss"]}}
+
+
 class OwnComputeLoss(OwnStep):
     """Keras's own step around a loss that no Keras loss takes part in."""
 

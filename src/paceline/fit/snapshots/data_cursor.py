@@ -21,6 +21,7 @@ from paceline.data.iterator_state import NoIteratorStateError, iterator_state, n
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.snapshots.data_replay import Replaying, begin_at
+from paceline.fit.snapshots.owed_batches import owe
 from paceline.fit.snapshots.source_state import SourceState
 from paceline.resilience.cursor import Cursor, replay_to
 from paceline.resilience.generators import capture_generators, restore_generators, tensorflow_is_seeded
@@ -271,15 +272,16 @@ class DataCursor:
     def advance(self, batches: Sequence[int]) -> None:
         """Leaves the data as they are after iterators from which so many `batches` each have been read.
 
-        Each draws its seeds when it is made; what has been read matters only where they are one stream.
+        Each draws its seeds when it is made; what has been read matters only where they are one stream, and only once
+        somebody goes on with it (`owed_batches.py`).
         """
-        is_one_stream = isinstance(self._epochs.data_adapter, compat.GeneratorDataAdapter)
-        progress = Replaying(sum(batches), self._is_chief)
-        for num_batches in batches:
-            self._batches.append(0)
-            iterator = iter(self._epochs._distributed_dataset)
-            if is_one_stream:
-                progress.read(iterator, num_batches)
+        adapter = self._epochs.data_adapter
+        self._batches += [0] * len(batches)
+        if isinstance(adapter, compat.GeneratorDataAdapter):  # Keras has looked at the first ones
+            owe(self._epochs._given, sum(batches) - len(adapter._first_batches), self._is_chief)
+            return
+        for _ in batches:
+            iter(self._epochs._distributed_dataset)
 
     def _now(self) -> Frozen:
         tensors: Tensors = {}

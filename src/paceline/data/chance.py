@@ -1,0 +1,48 @@
+"""Does chance decide which element of a dataset gets which random number? Asked only when ranks read different batches.
+
+A random operation numbers its draws as they come, and the threads of a parallel map come in any order. The operations
+are looked for in the functions that the dataset was built of: nothing is read.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+_DRAWS = re.compile(
+    "Random(?!Dataset|SeedGenerator|IndexShuffle)|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial"
+    "|Stateful(?!PartitionedCall)|RngReadAndSkip|SampleDistortedBoundingBox|(Eager)?PyFunc|Assign.*VariableOp"
+)
+"""Types of operations that draw from a state of TensorFlow's, may draw from one of Python's, or count (as Keras's
+augmentation layers do, for a seed)."""
+
+_PARALLEL = re.compile("_?(Legacy)?(Parallel(Map|Interleave)|MapAndBatch)")
+"""Types of datasets, as classes and as operations, that call their function in several threads."""
+
+
+def draws_by_chance(dataset: Any) -> bool:
+    """Whether a parallel map or interleave somewhere in a `tf.data.Dataset` draws, or calls Python, which may draw."""
+    seen: set[int] = set()
+    stack = [dataset]
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if any(_is_parallel_draw(one, types) for types in _operations_of_functions(one)):
+            return True
+        stack += one._inputs() if hasattr(one, "_inputs") else []
+    return False
+
+
+def _is_parallel_draw(dataset: Any, types: Iterable[str]) -> bool:
+    # Datasets inside a function (of a flat_map) are operations there.
+    is_parallel = any(map(_PARALLEL.match, [type(dataset).__name__, *types]))
+    return is_parallel and any(map(_DRAWS.match, types))
+
+
+def _operations_of_functions(dataset: Any) -> Iterator[set[str]]:
+    """For each function that `dataset` calls, the types of the operations in it, and in the functions that it calls."""
+    for wrapper in dataset._functions() if hasattr(dataset, "_functions") else ():
+        definition = wrapper.function.graph.as_graph_def()
+        inner = [function.node_def for function in definition.library.function]
+        yield {node.op for nodes in (definition.node, *inner) for node in nodes}
