@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import psutil
 from schedules import SNAPSHOT_EVERY, STEPS_PER_EPOCH, Case
 
 from paceline.errors import EXIT_PREEMPTED
-from programs import Ended, start_python
+from programs import Ended, Program, start_python
 
 _SCRIPT = Path(__file__).with_name("chaos_jobs.py")
 _SEED = 7
@@ -49,7 +50,7 @@ class Verdict:
 
 
 class Lab:
-    """Runs cases in `folder`, and keeps one undisturbed run of each job beside them.
+    """Runs cases in `folder`, in any thread, and keeps one undisturbed run of each job beside them.
 
     Args:
         folder: Is made; what passes leaves nothing in it.
@@ -60,19 +61,22 @@ class Lab:
     def __init__(self, folder: Path, *, deadline_seconds: float, hang_timeout_seconds: float = 5.0) -> None:
         self._folder = folder
         self._deadline_seconds = deadline_seconds
-        self._hang_timeout_seconds = hang_timeout_seconds
+        self.hang_timeout_seconds = hang_timeout_seconds
         self._references: dict[tuple[str, int], Path] = {}
+        self._one_reference_at_a_time = threading.Lock()
+        self._running: set[Program] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
     def reference(self, job: str, num_workers: int) -> Path:
         """The folder of the undisturbed run."""
-        if (job, num_workers) not in self._references:
-            folder = self._folder / f"reference-{job}-{num_workers}"
-            folder.mkdir()
-            ended = self._run(job, num_workers, folder, [], {"CHAOS_LIFE": "0"})
-            assert ended.code == 0, ended.output
-            self._references[job, num_workers] = folder
-        return self._references[job, num_workers]
+        with self._one_reference_at_a_time:
+            if (job, num_workers) not in self._references:
+                folder = self._folder / f"reference-{job}-{num_workers}"
+                folder.mkdir()
+                ended = self._run(job, num_workers, folder, [], {"CHAOS_LIFE": "0"})
+                assert ended.code == 0, ended.output
+                self._references[job, num_workers] = folder
+            return self._references[job, num_workers]
 
     def run(self, case: Case) -> Verdict:
         """Runs and judges."""
@@ -103,7 +107,7 @@ class Lab:
                 *("--max-restarts", str(_MAX_RESTARTS)),
                 *("--snapshot-dir", str(folder / "snapshots")),
                 *("--snapshot-every", str(SNAPSHOT_EVERY)),
-                *("--hang-timeout", str(self._hang_timeout_seconds)),
+                *("--hang-timeout", str(self.hang_timeout_seconds)),
                 *(["--chaos", chaos] if chaos else []),
                 *(["--standby"] if chaos.count(";") else []),
             ]
@@ -126,6 +130,7 @@ class Lab:
     def _run(self, job: str, num_workers: int, folder: Path, options: list[str], variables: dict[str, str]) -> Ended:
         command = ["run", "--workers", str(num_workers), "--seed", str(_SEED), *options]
         program = start_python("-m", "paceline", *command, _SCRIPT, job, folder, folder=folder, variables=variables)
+        self._running.add(program)
         try:
             return program.ended(self._deadline_seconds)
         except BaseException:  # also Ctrl-C
@@ -133,7 +138,13 @@ class Lab:
                 program.kill()
             raise
         finally:
+            self._running.discard(program)
             program.close()
+
+    def stop(self) -> None:
+        """Ends the runs that other threads have begun; those cases fail."""
+        for program in (*self._running,):
+            program.kill()
 
 
 def unreported(output: str) -> list[str]:

@@ -3,6 +3,7 @@
 python tests/chaos/run_chaos.py                                 all of it
 python tests/chaos/run_chaos.py --matrix --only stop            the matrix, the cases whose name holds "stop"
 python tests/chaos/run_chaos.py --random 10 --jobs dropout      ten random schedules over one job
+python tests/chaos/run_chaos.py --at-once 2                     two cases beside each other: sooner, with more noise
 """
 
 import argparse
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -27,6 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "chaos.md"
 BEGIN, END = "<!-- score -->", "<!-- end of score -->"
 NUM_RANDOM = 50
 DEADLINE_SECONDS = 300.0
+HANG_TIMEOUT_SECONDS = 5.0
 
 
 def main() -> int:
@@ -41,19 +44,23 @@ def main() -> int:
     )
     cases = [case for case in cases if re.search(options.only, case.name)]
     folder = Path(tempfile.mkdtemp(prefix="paceline-chaos-"))
-    lab = Lab(folder, deadline_seconds=options.deadline)
+    lab = Lab(folder, deadline_seconds=options.deadline, hang_timeout_seconds=HANG_TIMEOUT_SECONDS * options.at_once)
     began = time.monotonic()
     verdicts: list[Verdict] = []
-    try:
-        for number, case in enumerate(cases, 1):
-            verdict = lab.run(case)
-            verdicts.append(verdict)
-            print(f"[{number}/{len(cases)}] {_line(verdict)}", flush=True)
-            if not verdict.has_passed:
-                print(f"{last_lines(verdict)}\n", flush=True)
-    except KeyboardInterrupt:
-        print("stopped; the score of what was run:", flush=True)
-    score = score_text(verdicts, time.monotonic() - began)
+    with ThreadPoolExecutor(options.at_once) as pool:
+        running = [pool.submit(lab.run, case) for case in cases]
+        try:
+            for number, future in enumerate(as_completed(running), 1):
+                verdict = future.result()
+                verdicts.append(verdict)
+                print(f"[{number}/{len(cases)}] {_line(verdict)}", flush=True)
+                if not verdict.has_passed:
+                    print(f"{last_lines(verdict)}\n", flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            lab.stop()
+            print("stopped; the score of what was run:", flush=True)
+    score = score_text(verdicts, time.monotonic() - began, lab.hang_timeout_seconds)
     print(score)
     if all(verdict.has_passed for verdict in verdicts):
         shutil.rmtree(folder, ignore_errors=True)
@@ -69,6 +76,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", metavar="A,B", help=f"out of {', '.join(JOBS)}")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name it finds")
     parser.add_argument("--deadline", type=float, default=DEADLINE_SECONDS, metavar="SECONDS", help="of each run")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="how many cases beside each other")
     return parser.parse_args()
 
 
@@ -82,7 +90,7 @@ def _line(verdict: Verdict) -> str:
     )
 
 
-def score_text(verdicts: Sequence[Verdict], seconds: float) -> str:
+def score_text(verdicts: Sequence[Verdict], seconds: float, hang_timeout_seconds: float) -> str:
     """The table of the page."""
     passed, total = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for verdict in verdicts:
@@ -105,7 +113,8 @@ def score_text(verdicts: Sequence[Verdict], seconds: float) -> str:
         "",
         f"{len(verdicts)} cases, {sum(verdict.has_passed for verdict in verdicts)} passed, {seconds / 60:.0f} minutes.",
         f"{sum(verdict.num_steps_again for verdict in verdicts)} steps were made again. From the last step before a",
-        f"death to the next one: {pause} (median of {len(pauses)}; stopped workers wait for the hang timeout of 5 s).",
+        f"death to the next one: {pause} (median of {len(pauses)}; stopped workers wait for the hang timeout of "
+        f"{hang_timeout_seconds:g} s).",
         f"{environment_text()}.",
     ]
     return "\n".join(lines)
