@@ -4,6 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.data.sources import with_sources
+
 _BYTES_OF_TEXT = 64
 _ENDLESS = 1 << 62
 
@@ -13,17 +15,7 @@ def estimated_state_bytes(dataset: Any) -> int:
 
     Unknown sizes count as one, datasets inside an interleave not at all: a lower bound.
     """
-    total = 0
-    seen: set[int] = set()
-    stack = [dataset]
-    while stack:
-        one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        total += _held(one)
-        stack += one._inputs() if hasattr(one, "_inputs") else []
-    return total
+    return sum(map(_held, with_sources(dataset)))
 
 
 def _held(dataset: Any) -> int:

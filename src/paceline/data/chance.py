@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from paceline.data.sources import with_sources
+
 _DRAWS = re.compile(
     "Random(?!Dataset|SeedGenerator|IndexShuffle)|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial"
     "|Stateful(?!PartitionedCall)|RngReadAndSkip|SampleDistortedBoundingBox|(Eager)?PyFunc|Assign.*VariableOp"
@@ -21,17 +23,9 @@ _PARALLEL = re.compile("_?(Legacy)?(Parallel(Map|Interleave)|MapAndBatch)")
 
 def draws_by_chance(dataset: Any) -> bool:
     """Whether a parallel map or interleave somewhere in a `tf.data.Dataset` draws, or calls Python, which may draw."""
-    seen: set[int] = set()
-    stack = [dataset]
-    while stack:
-        one = stack.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if any(_is_parallel_draw(one, types) for types in _operations_of_functions(one)):
-            return True
-        stack += one._inputs() if hasattr(one, "_inputs") else []
-    return False
+    return any(
+        _is_parallel_draw(one, types) for one in with_sources(dataset) for types in _operations_of_functions(one)
+    )
 
 
 def _is_parallel_draw(dataset: Any, types: Iterable[str]) -> bool:
