@@ -52,6 +52,6 @@ def test_damage_of_which_nobody_tells_is_seen() -> None:
     flipped = "[0] paceline: chaos: one bit of /a/step-05/rank-00000/tensors.safetensors is flipped\n"
     assert unreported(flipped) == ["nobody says that /a/step-05 is not used"]
     assert not unreported(f"{flipped}[0] paceline: snapshot /a/step-05 is not used: a checksum is another one\n")
-    full = "[0] paceline: chaos: disk-full:rank=0,step=5,generation=1 strikes after step 5\n"
+    full = "[0] paceline: chaos: no room for .tmp-step-000000000010-ab-g1-a2\n"
     assert unreported(full)
     assert not unreported(f"{full}[0] paceline: NO SNAPSHOT of step 5 could be written\n")

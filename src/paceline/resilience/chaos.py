@@ -93,7 +93,9 @@ class Chaos:
             self._full_for = None
             _LOGGER.warning("chaos: the disk has room again")
             return True
-        self._full_for.add(unfinished)
+        if unfinished not in self._full_for:
+            self._full_for.add(unfinished)
+            _LOGGER.warning("chaos: no room for %s", unfinished)
         return False
 
     def _due(self, moment: Moment) -> Fault | None:
