@@ -13,7 +13,10 @@ LOCAL_WORLD_SIZE = "PACELINE_LOCAL_WORLD_SIZE"
 GENERATION = "PACELINE_GENERATION"
 
 JOB_ID = "PACELINE_JOB_ID"
-"""Random hexadecimal name of the job; marks every process of it, also those that the script starts."""
+"""Random hexadecimal name of the job, the same on all hosts."""
+
+AGENT_ID = "PACELINE_AGENT_ID"
+"""Random hexadecimal name of a host's part of the job; marks every process of it, also those that the script starts."""
 
 JOB_DIRECTORY = "PACELINE_JOB_DIRECTORY"
 """Where the ranks of a host keep files for each other; made when first needed, removed with the job."""

@@ -108,7 +108,7 @@ class Head:
             screen.say([f"paceline: {line}"])
 
         def local_crew(facts: HostFacts) -> LocalCrew:
-            processes = JobProcesses(self._job_id)
+            processes = JobProcesses(self._job_id, self._guard.agent_id)
             return LocalCrew(loop, self._job, facts, processes=processes, guard=self._guard, complain=say)
 
         if self._job.hosts:

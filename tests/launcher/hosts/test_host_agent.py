@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def test_a_log_file_that_cannot_be_opened_is_told_to_the_head_and_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was logged by the event loop alone, and the head waited for ever."""
-    monkeypatch.setattr(host_agent, "guarded", lambda job_id: nullcontext())
+    monkeypatch.setattr(host_agent, "guarded", lambda job_id: nullcontext(SimpleNamespace(agent_id="ab")))
     (tmp_path / "job_1.log").mkdir()
     said, shown = said_at_the_beginning(tmp_path)
     assert said == [Unfit(f"cannot start its workers: [Errno 21] Is a directory: '{tmp_path}/job_1.log'")]

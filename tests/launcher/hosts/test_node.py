@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.launcher.conftest import Finished, Job, wait_until
 
@@ -268,12 +269,13 @@ def test_a_node_that_was_killed_and_comes_again_is_taken_in_again(nodes: Nodes, 
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_node_that_stands_still_is_lost_within_15_seconds(nodes: Nodes, stopped: int):
     jobs = [nodes.start(NAP, 0), nodes.start(NAP, 1)]
-    for rank in (0, 1):
-        jobs[rank].wait_for_file(f"up_{rank}_1")
+    """The node that went on ended the other one's worker, too, where both are one machine: 137 in place of 69."""
+    pids = [jobs[rank].wait_for_file(f"up_{rank}_1") for rank in (0, 1)]
     os.kill(jobs[stopped].process.pid, signal.SIGSTOP)
     finished = jobs[1 - stopped].finish(20)
     assert finished.code == 69
     assert "is gone: nothing was heard of it for 10 s" in finished.told[-1]
+    assert psutil.Process(int(pids[stopped])).status() == psutil.STATUS_SLEEPING
     os.kill(jobs[stopped].process.pid, signal.SIGCONT)
     assert jobs[stopped].finish(10).code == 69
     assert all(job.is_gone(3) for job in jobs)

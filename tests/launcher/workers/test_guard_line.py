@@ -13,13 +13,18 @@ from paceline.launcher.workers.guard_line import guarded
 
 pytestmark = pytest.mark.processes
 
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
-def vanish(job_id: str) -> None:
+
+def vanish(job_id: str, left: list[subprocess.Popen[bytes]]) -> None:
     """As the guard sees it: its line ends without "bye"."""
-    with guarded(job_id):
+    with guarded(job_id) as guard:
+        left.append(
+            subprocess.Popen(SLEEP, env={environment.AGENT_ID: guard.agent_id}, cwd="/", start_new_session=True)
+        )
         words = [word for child in psutil.Process().children() for word in child.cmdline()]
         assert "paceline.launcher.workers.guard" in words
-        assert not [word for word in words if job_id in word]
+        assert not [word for word in words if job_id in word or guard.agent_id in word]
         raise LookupError("the launcher vanishes")
 
 
@@ -29,12 +34,12 @@ def test_it_ends_the_job_of_a_launcher_that_vanished(tmp_path: Path, monkeypatch
     (tmp_path / "signal.py").write_text("raise SystemExit('not the one of the standard library')")
     monkeypatch.chdir(tmp_path)
     job_id = uuid.uuid4().hex[:16]
-    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
-    left = subprocess.Popen(sleep, env={environment.JOB_ID: job_id}, cwd="/", start_new_session=True)
+    left: list[subprocess.Popen[bytes]] = []
     try:
         with pytest.raises(LookupError):
-            vanish(job_id)
-        assert left.wait(timeout=10) == -9
+            vanish(job_id, left)
+        assert [process.wait(timeout=10) for process in left] == [-9]
     finally:
-        left.kill()
-        left.wait()
+        for process in left:
+            process.kill()
+            process.wait()

@@ -16,23 +16,27 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(30)]
 
 
+JOB_ID = "0123abcd"
+
+
 @pytest.fixture
-def job_id():
+def agent_id():
     return uuid.uuid4().hex
 
 
-def sleeper(job_id: str | None) -> "subprocess.Popen[bytes]":
-    variables = {name: value for name, value in os.environ.items() if name != environment.JOB_ID}
-    if job_id is not None:
-        variables[environment.JOB_ID] = job_id
+def sleeper(agent_id: str | None) -> "subprocess.Popen[bytes]":
+    variables = {name: value for name, value in os.environ.items() if name != environment.AGENT_ID}
+    variables[environment.JOB_ID] = JOB_ID  # another agent's processes may be of the same job
+    if agent_id is not None:
+        variables[environment.AGENT_ID] = agent_id
     return subprocess.Popen(SLEEP, env=variables, start_new_session=True)
 
 
-def test_marked_processes_are_found_and_others_left_alone(job_id: str):
-    with sleeper(job_id) as ours, sleeper(job_id + "0") as similar, sleeper(None) as stranger:
+def test_marked_processes_are_found_and_others_left_alone(agent_id: str):
+    with sleeper(agent_id) as ours, sleeper(agent_id + "0") as similar, sleeper(None) as stranger:
         try:
-            assert marked_pids(job_id) == [ours.pid]
-            processes = JobProcesses(job_id)
+            assert marked_pids(agent_id) == [ours.pid]
+            processes = JobProcesses(JOB_ID, agent_id)
             kill(processes.survey())
             assert ours.wait(timeout=5) == -9
             assert processes.survey() == []
@@ -44,7 +48,7 @@ def test_marked_processes_are_found_and_others_left_alone(job_id: str):
             ours.kill()
 
 
-def test_children_are_remembered_when_their_parent_is_gone(job_id: str):
+def test_children_are_remembered_when_their_parent_is_gone(agent_id: str):
     parent = subprocess.Popen(
         [
             sys.executable,
@@ -53,12 +57,12 @@ def test_children_are_remembered_when_their_parent_is_gone(job_id: str):
             "print(p.pid, flush=True); p.wait()",
         ],
         stdout=subprocess.PIPE,
-        env={**os.environ, environment.JOB_ID: job_id},
+        env={**os.environ, environment.AGENT_ID: agent_id},
     )
     with parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        processes = JobProcesses(job_id)
+        processes = JobProcesses(JOB_ID, agent_id)
         processes.worker_started(parent.pid)
         assert {process.pid for process in processes.survey()} == {parent.pid, child}
         parent.kill()
@@ -72,5 +76,5 @@ def test_children_are_remembered_when_their_parent_is_gone(job_id: str):
 
 
 def test_this_process_is_never_of_the_job(monkeypatch: pytest.MonkeyPatch):
-    found = marked_pids(os.environ.get(environment.JOB_ID, "none"))
+    found = marked_pids(os.environ.get(environment.AGENT_ID, "none"))
     assert os.getpid() not in found

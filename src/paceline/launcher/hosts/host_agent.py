@@ -187,12 +187,13 @@ class HostAgent(CrewListener):
     def _start(self, order: Begin) -> None:
         first = order.identities[0]
         if self._crew is None:
+            guard = self._lifetimes.enter_context(guarded(first.job_id))
             self._crew = LocalCrew(
                 self._loop,
                 self._job,
                 self._facts,
-                processes=JobProcesses(first.job_id),
-                guard=self._lifetimes.enter_context(guarded(first.job_id)),
+                processes=JobProcesses(first.job_id, guard.agent_id),
+                guard=guard,
                 complain=lambda line: self._link.send(Garbled(first.rank, line)),
             )
         if self._own_output is not None:

@@ -50,6 +50,7 @@ _NOT_FORWARDED = frozenset(
         environment.LOCAL_WORLD_SIZE,
         environment.GENERATION,
         environment.JOB_ID,
+        environment.AGENT_ID,
         environment.JOB_DIRECTORY,
         environment.CPUS,
         environment.AGENT_FD,

@@ -1,6 +1,6 @@
 """The process that ends a job when its launcher is gone: nothing outlives even ``kill -9``.
 
-    agent ── job's id, "started 1234" "ended 1234" … "bye" ──► pipe ──► guard (own session, deaf to all but SIGKILL)
+    agent ── whose guard, "started 1234" "ended 1234" … "bye" ──► pipe ──► guard (own session, deaf to all but SIGKILL)
                                                 end of file without "bye": SIGKILL to every process of the job
 
 Only the agent holds the writing end, so the end of file means that the agent is gone, however it went. The
@@ -22,8 +22,8 @@ def main() -> None:
     """Runs the guard: ``python -P -m paceline.launcher.workers.guard``, reading standard input."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    job_id = sys.stdin.buffer.readline().strip().decode()
-    if not job_id:  # the agent was gone before it had started anything
+    job_id, _, agent_id = sys.stdin.buffer.readline().strip().decode().partition(" ")
+    if not agent_id:  # the agent was gone before it had started anything
         return
     workers: set[int] = set()
     for line in sys.stdin.buffer:
@@ -34,14 +34,14 @@ def main() -> None:
             workers.add(int(number_text))
         elif word == ENDED:
             workers.discard(int(number_text))
-    _end_job(job_id, workers)
+    _end_job(job_id, agent_id, workers)
 
 
-def _end_job(job_id: str, workers: set[int]) -> None:
+def _end_job(job_id: str, agent_id: str, workers: set[int]) -> None:
     from paceline.launcher.workers.job_processes import JobProcesses
     from paceline.launcher.workers.teardown import Teardown
 
-    processes = JobProcesses(job_id)
+    processes = JobProcesses(job_id, agent_id)
     for pid in workers:
         processes.worker_started(pid)
     Teardown(processes).finish(_LIMIT_SECONDS)

@@ -20,10 +20,12 @@ class GuardLine:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.agent_id = os.urandom(8).hex()
+        """What marks the processes that it ends."""
 
     def appoint(self, job_id: str) -> None:
         """Whose guard it is; said first, and not on its command line, which all users of the host can read."""
-        self._send(job_id.encode() + b"\n")
+        self._send(f"{job_id} {self.agent_id}\n".encode())
 
     def worker_started(self, pid: int) -> None:
         """The job has one more worker."""
@@ -48,7 +50,7 @@ def guarded(job_id: str) -> Iterator[GuardLine]:
 
     After an error the guard is left to kill whatever there is.
     """
-    variables = {name: value for name, value in os.environ.items() if name != environment.JOB_ID}
+    variables = {name: value for name, value in os.environ.items() if name != environment.AGENT_ID}
     process = subprocess.Popen(
         # -P: without it, `-m` would let a `signal.py` in the user's folder replace the standard library's.
         [sys.executable, "-P", "-m", "paceline.launcher.workers.guard"],

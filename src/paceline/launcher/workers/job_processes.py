@@ -1,8 +1,9 @@
-"""All processes of a job on this host, also those that scripts started, and how to end every one of them.
+"""All processes of a job that one agent answers for, also those that scripts started, and how to end each of them.
 
 A worker's children outlive it easily: data loaders in process groups or sessions of their own, servers in the
 background. Two marks lead to them: descent (the tree below each worker, remembered while it stands) and the
-job's id in the environment, which children inherit even when their parents are gone.
+agent's id in the environment, which children inherit even when their parents are gone. The agent's, and not the
+job's: two "hosts" of a job may be one machine, and the end of one must not be the other's.
 """
 
 import contextlib
@@ -19,16 +20,18 @@ if TYPE_CHECKING:
 
 
 class JobProcesses:
-    """The processes of one job, found again at each call.
+    """The processes of one agent's part of a job, found again at each call.
 
     A process that gave up its parent, its session *and* its environment before anybody looked is not found.
 
     Args:
-        job_id: The value of PACELINE_JOB_ID in their environment.
+        job_id: Of which job.
+        agent_id: The value of PACELINE_AGENT_ID in their environment.
     """
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, agent_id: str) -> None:
         self._job_id = job_id
+        self._agent_id = agent_id
         self._workers: set[int] = set()
         self._known: dict[tuple[int, float], psutil.Process] = {}
 
@@ -36,6 +39,11 @@ class JobProcesses:
     def job_id(self) -> str:
         """Whose processes they are."""
         return self._job_id
+
+    @property
+    def agent_id(self) -> str:
+        """What marks them."""
+        return self._agent_id
 
     def worker_started(self, pid: int) -> None:
         """The process `pid` is one of the job, whatever it does to its environment."""
@@ -47,7 +55,7 @@ class JobProcesses:
 
     def survey(self) -> list["psutil.Process"]:
         """Those that live now; from here on they are known even when their parents end."""
-        pids = self._workers.union(marked_pids(self._job_id))
+        pids = self._workers.union(marked_pids(self._agent_id))
         if not pids and not self._known:
             return []
         import psutil  # here, because at the end of a job that went well there is nothing to find
@@ -78,12 +86,12 @@ def _lives(process: "psutil.Process") -> bool:
         return False
 
 
-def marked_pids(job_id: str) -> list[int]:
-    """The processes that were started with the job's id in their environment, this one excepted.
+def marked_pids(agent_id: str) -> list[int]:
+    """The processes that were started with the agent's id in their environment, this one excepted.
 
     Read without psutil, which takes longer to load than this takes: it is done at the end of every job.
     """
-    mark = f"{environment.JOB_ID}={job_id}".encode()
+    mark = f"{environment.AGENT_ID}={agent_id}".encode()
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

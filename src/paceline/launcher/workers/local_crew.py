@@ -226,6 +226,7 @@ class LocalCrew(Crew, WorkerListener):
         rank = plan.identity.rank
         inherited = {**self._job.environment, **order.environment}
         inherited[environment.FREE_SHARED_MEMORY] = str(self._free_bytes)
+        inherited[environment.AGENT_ID] = self._processes.agent_id
         variables = worker_environment(plan, cluster, inherited, drop_in=self._job.drop_in)
         self._variables.append(variables)
         called = self._standbys.call(rank, variables) if self._standbys is not None else None

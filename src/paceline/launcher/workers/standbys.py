@@ -14,9 +14,10 @@ _UNTIL_CALLED = (
     environment.LOCAL_WORLD_SIZE,
     environment.GENERATION,
     environment.JOB_ID,
+    environment.AGENT_ID,
     environment.TF_CONFIG,
 )
-"""What a standby is not told before it is a worker: a mark of the job would end it with the generation before it."""
+"""What a standby is not told before it is a worker: a mark of the agent would end it with the generation before it."""
 
 
 class Standbys:
