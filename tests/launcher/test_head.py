@@ -180,14 +180,15 @@ def test_a_wrong_tf_config_is_refused_before_anything_starts(monkeypatch: pytest
 
 
 class Broken(Gathering):
-    """A disk or a process table that is full, as the head meets it."""
+    """A disk or a process table that is full, or a package that is missing, as the head meets it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
         self.told: list[str] = []
         self.codes: list[int] = []
 
     async def gather(self, generation: int) -> tuple[Member, ...]:
-        raise PermissionError(13, "Permission denied", "logs/job_0.log")
+        raise self.fault
 
     def tell(self, lines: Sequence[str]) -> None:
         self.told += lines
@@ -198,18 +199,27 @@ class Broken(Gathering):
         self.codes.append(exit_code)
 
 
-def test_the_other_hosts_hear_why_the_head_cannot_go_on(monkeypatch: pytest.MonkeyPatch):
-    broken = Broken()
+@pytest.mark.parametrize(
+    ("fault", "text", "code"),
+    [
+        (PermissionError(13, "Denied", "logs/job_0.log"), "[Errno 13] Denied: 'logs/job_0.log'", 69),
+        (ConfigurationError("s3://kept needs fsspec"), "s3://kept needs fsspec", 78),
+    ],
+)
+def test_the_other_hosts_hear_why_the_head_cannot_go_on(
+    fault: Exception, text: str, code: int, monkeypatch: pytest.MonkeyPatch
+):
+    broken = Broken(fault)
     monkeypatch.setattr(Head, "_gathering", lambda *_: broken)
     job = JobDescription(command=("true",), num_workers=1, environment={})
     descriptor = os.open(os.devnull, os.O_WRONLY)
-    with pytest.raises(PermissionError):
+    with pytest.raises(type(fault)):
         asyncio.run(Head(job, "ab12", GuardLine(descriptor)).run())
     os.close(descriptor)
     (line,) = broken.told
     assert line.startswith("paceline: host ")
-    assert line.endswith(" cannot run the job: [Errno 13] Permission denied: 'logs/job_0.log'.")
-    assert broken.codes == [69]
+    assert line.endswith(f" cannot run the job: {text}.")
+    assert broken.codes == [code]
 
 
 def test_a_command_that_cannot_be_started_leaves_nothing(capfd: pytest.CaptureFixture[str]):

@@ -3,17 +3,20 @@
 import asyncio
 import os
 import signal
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from paceline.launcher import head as head_module
 from paceline.launcher.generations.outcome import Cause, Hung, Outcome, WorkerFailed
 from paceline.launcher.head import Head
 from paceline.launcher.hosts.gathering import Gathering, Member
 from paceline.launcher.hosts.host_facts import facts_of_this_host
 from paceline.launcher.job import JobDescription, Snapshots
-from paceline.rendezvous.generation_order import Interface
+from paceline.launcher.workers.crew import CrewListener
+from paceline.rendezvous.generation_order import Begin, Interface
 
 LIMIT_SECONDS = 30.0
 SNAPSHOTS = Snapshots(directory="memory://none", every="10", keep=3)
@@ -74,6 +77,11 @@ class HeadAlone(Head):
             asyncio.get_running_loop().call_soon(self._interrupt, self.number)
         await super()._pause(*arguments)
 
+    async def _agreed_seed(self, members: Any) -> int:
+        if self.moment == "store":
+            asyncio.get_running_loop().call_soon(self._interrupt, self.number)
+        return await super()._agreed_seed(members)
+
     async def ended(self) -> int:
         return await asyncio.wait_for(self.run(), LIMIT_SECONDS)
 
@@ -87,6 +95,68 @@ def test_a_preemption_between_two_lives_is_one(moment: str, number: signal.Signa
     snapshots = SNAPSHOTS if is_kept else None
     head = HeadAlone(moment, number, max_restarts=5, snapshots=snapshots)
     assert asyncio.run(head.ended()) == code
+
+
+@pytest.mark.parametrize(
+    ("moment", "line"),
+    [
+        ("gathering", "stopped by SIGTERM, before the workers began."),
+        ("pause", "stopped by SIGTERM, before generation 2 began."),
+        ("last moments", "no restart: the job was told to stop (SIGTERM)."),
+    ],
+)
+def test_the_reason_is_seen_on_this_host_and_no_restart_is_counted_that_was_not_made(
+    moment: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(HeadAlone(moment, signal.SIGTERM, max_restarts=5, snapshots=SNAPSHOTS).ended())
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1] == f"paceline: {line}"
+    assert "1 restart" not in said
+
+
+def test_a_store_that_does_not_answer_makes_nobody_deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network disk that is gone: only SIGKILL ended the job."""
+    answers = threading.Event()
+    monkeypatch.setattr(head_module, "seed_of", lambda *_: answers.wait())
+    try:
+        assert asyncio.run(HeadAlone("store", signal.SIGTERM, snapshots=SNAPSHOTS).ended()) == 75
+    finally:
+        answers.set()
+
+
+class EvictedHost(OneHost):
+    """A host whose worker dies at once, and whose agent is told to stop while what is left of it is ended."""
+
+    def __init__(self, job: JobDescription, number: signal.Signals) -> None:
+        super().__init__(job, comes=True)
+        self._crew: Any = self._members[0].crew
+        self._crew.begin, self._crew.finish = self.begin, self.finish
+        self._crew.last_words = lambda rank: ()
+        self.number, self.num_generations = number, 0
+
+    def begin(self, order: Begin, listener: CrewListener) -> None:
+        self.num_generations += 1
+        self.listener = listener
+        listener.ended(0, -9)
+
+    async def finish(self) -> None:
+        self.listener.interrupted(self.number)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_word_to_another_host_while_a_failure_ends_is_not_lost(number: signal.Signals, code: int) -> None:
+    """The next generation began on the host that was being taken away."""
+    job = JobDescription(command=("true",), num_workers=1, environment={}, max_restarts=5, snapshots=SNAPSHOTS)
+    hosts = EvictedHost(job, number)
+
+    class Supervising(Head):
+        def _gathering(self, *_: Any) -> Gathering:
+            return hosts
+
+    head = Supervising(job, "job", guard=None)  # type: ignore[arg-type]
+    assert asyncio.run(asyncio.wait_for(head.run(), LIMIT_SECONDS)) == code
+    assert hosts.num_generations == 1
+    assert hosts.code == code
 
 
 def test_a_signal_after_the_last_restart_changes_nothing() -> None:

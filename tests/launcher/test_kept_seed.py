@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy
 import pytest
 
+from paceline.cluster.hosts import HostSlots
+from paceline.errors import ConfigurationError
 from paceline.launcher.hosts.host_facts import facts_of_this_host
 from paceline.launcher.job import JobDescription, Snapshots
 from paceline.launcher.kept_seed import kept_seed, seed_of
@@ -32,6 +34,31 @@ def test_a_job_that_goes_on_has_the_seed_that_it_began_with(kept: Path) -> None:
     assert kept_seed(str(kept)) == 7
     assert seed_of(job_in(kept), []) == 7
     assert seed_of(job_in(kept, seed=3), []) == 3
+    assert seed_of(replace(job_in(kept), hosts=(HostSlots("a", 1),)), []) != 7  # a machine that is no host has no say
+
+
+class NoCredentialsError(Exception):
+    """What an object store's own package raises."""
+
+
+@pytest.mark.parametrize("fault", [NoCredentialsError("Unable to locate credentials"), OSError("no disk")], ids=repr)
+def test_a_store_that_cannot_be_read_is_left_to_the_workers(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended the head with a traceback where only the hosts have the right to read."""
+
+    def fail(_: SnapshotStore) -> None:
+        raise fault
+
+    monkeypatch.setattr(SnapshotStore, "entries", fail)
+    assert kept_seed("memory://kept") is None
+
+
+def test_a_package_that_is_missing_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ConfigurationError("no s3fs")
+
+    monkeypatch.setattr(SnapshotStore, "__init__", refuse)
+    with pytest.raises(ConfigurationError, match="no s3fs"):
+        kept_seed("s3://kept")
 
 
 def test_where_this_machine_does_not_see_the_snapshots_a_host_says_the_seed(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
-from paceline.errors import EXIT_UNAVAILABLE
+from paceline.errors import EXIT_CONFIGURATION, EXIT_UNAVAILABLE, ConfigurationError
+from paceline.launcher.background import in_background
 from paceline.launcher.generations import report
 from paceline.launcher.generations.generation import Generation
 from paceline.launcher.generations.ledger import Ledger, death_text
@@ -42,6 +43,8 @@ from paceline.rendezvous.generation_order import Begin, HostFacts
 
 _FIRST_GENERATION = 1
 
+Result = TypeVar("Result")
+
 
 class Head:
     """Runs one job.
@@ -65,8 +68,12 @@ class Head:
         """Known when the hosts are: they may see snapshots of this job that go on."""
         self._takes_snapshots = job.snapshots is not None
         self._supervision: Supervision | None = None
-        self._gathering_task: asyncio.Task[tuple[Member, ...]] | None = None
+        self._generation_number = _FIRST_GENERATION
+        """Of the one that lives, or is to begin next."""
+        self._awaited: asyncio.Future[Any] | None = None
+        """What a signal cuts short where there are no workers to stop."""
         self._signal: signal.Signals | None = None
+        """What told this host, or within a generation another one, to stop."""
         self._hosts: Gathering | None = None
         self._ledger = Ledger(now=time.monotonic())
 
@@ -84,13 +91,16 @@ class Head:
                 screen.say(fault.lines)
                 gathering.tell(fault.lines)
                 code = fault.exit_code
-            except OSError as fault:  # the user of this host reads it as the end of the command
+            except (OSError, ConfigurationError) as fault:  # the user of this host reads it as the end of the command
                 gathering.tell([f"paceline: host {socket.gethostname()} cannot run the job: {fault}."])
+                code = EXIT_CONFIGURATION if isinstance(fault, ConfigurationError) else EXIT_UNAVAILABLE
                 raise
             except asyncio.CancelledError:
                 assert self._signal is not None
                 code = self._exit_code_of(self._signal)
-                gathering.tell([f"paceline: stopped by {self._signal.name}, before the workers began."])
+                line = report.stopped_text(self._signal, self._generation_number)
+                screen.say([line])
+                gathering.tell([line])
             finally:
                 await gathering.close(code)
         return code
@@ -126,9 +136,9 @@ class Head:
     ) -> int:
         policy = RestartPolicy(max_restarts=self._job.max_restarts, window_seconds=self._job.restart_window_seconds)
         log_files: list[LogFile | None] = []
-        number = _FIRST_GENERATION
         while True:
-            members = await self._gathered(gathering, number)
+            number = self._generation_number
+            members = await self._unless_told(asyncio.ensure_future(gathering.gather(number)))
             if number == _FIRST_GENERATION:
                 self._seed = await self._agreed_seed(members)
             lineup = Lineup(members, self._orders(members, number))
@@ -140,40 +150,41 @@ class Head:
             verdict = policy.after(outcome, step, time.monotonic())
             exit_code = outcome.exit_code
             if self._signal is not None and isinstance(verdict, Restart):  # in the last moments of what has died
-                verdict, exit_code = Finish(""), self._exit_code_of(self._signal)
+                verdict = Finish(f"the job was told to stop ({self._signal.name})")
+                exit_code = self._exit_code_of(self._signal)
             if isinstance(verdict, Finish):
                 lines += [f"paceline: no restart: {verdict.reason}."] if verdict.reason else []
-                if policy.num_restarts:
-                    lines.append(f"paceline: {self._ledger.summary(policy.num_restarts, time.monotonic())}")
+                if num_restarts := number - _FIRST_GENERATION:  # that were made; the policy counts what it decides
+                    lines.append(f"paceline: {self._ledger.summary(num_restarts, time.monotonic())}")
                 screen.say(lines)
                 gathering.tell(lines)
                 return exit_code
             screen.say(lines)
             gathering.tell(lines)
             self._ledger.died(death_text(outcome, lineup.hosts, step), time.monotonic())
-            number += 1
-            await self._pause(verdict, number, screen, gathering)
-
-    async def _gathered(self, gathering: Gathering, generation: int) -> tuple[Member, ...]:
-        self._gathering_task = asyncio.ensure_future(gathering.gather(generation))
-        try:
-            members = await self._gathering_task
-        finally:
-            self._gathering_task = None
-        self._raise_if_told()  # in the moment in which it was done
-        return members
+            self._generation_number += 1
+            await self._pause(verdict, self._generation_number, screen, gathering)
 
     async def _agreed_seed(self, members: Sequence[Member]) -> int:
         facts = [member.crew.facts for member in members]
         if self._job.snapshots is None:
             return seed_of(self._job, facts)
-        seed = await asyncio.to_thread(seed_of, self._job, facts)  # a slow store must not silence this host
-        self._raise_if_told()
-        return seed
+        return await self._unless_told(in_background(lambda: seed_of(self._job, facts)))
 
-    def _raise_if_told(self) -> None:
-        if self._signal is not None:
+    async def _unless_told(self, work: "asyncio.Future[Result]") -> Result:
+        """What `work` gives.
+
+        Raises:
+            CancelledError: a signal came first.
+        """
+        self._awaited = work
+        try:
+            result = await work
+        finally:
+            self._awaited = None
+        if self._signal is not None:  # in the moment in which it was done
             raise asyncio.CancelledError
+        return result
 
     async def _generation(
         self,
@@ -205,6 +216,7 @@ class Head:
         finally:
             self._supervision = None
         self._takes_snapshots = generation.takes_snapshots
+        self._signal = self._signal or supervision.told_by
         screen.close()
         return outcome, generation.step, report.report_lines(outcome, supervision.witnesses())
 
@@ -213,16 +225,15 @@ class Head:
         line = f"paceline: generation {generation} begins{after}"
         screen.say([line])
         gathering.tell([line])
-        self._gathering_task = asyncio.ensure_future(asyncio.sleep(restart.pause_seconds, ()))
-        await self._gathering_task
+        await self._unless_told(asyncio.ensure_future(asyncio.sleep(restart.pause_seconds)))
 
     def _interrupt(self, number: signal.Signals) -> None:
         """Ctrl-C, or a scheduler's signal."""
         self._signal = number
         if self._supervision is not None:
             self._supervision.stop(number)
-        elif self._gathering_task is not None:
-            self._gathering_task.cancel()
+        elif self._awaited is not None:
+            self._awaited.cancel()
 
     def _exit_code_of(self, number: signal.Signals) -> int:
         """Of a job that a signal has ended between two generations, or before the first one."""

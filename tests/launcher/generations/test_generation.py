@@ -212,7 +212,7 @@ def test_an_interrupt_while_stopping_kills_at_once_and_keeps_the_cause():
 
 EVENTS = st.one_of(
     st.builds(Said, st.integers(0, 2), st.sampled_from([Joining(), Joined(), Finishing(), FAILED, Preempted(3)])),
-    st.builds(SignalReceived, st.sampled_from([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])),
+    st.builds(SignalReceived, st.sampled_from([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGPIPE])),
     st.none(),  # time passes until the next deadline
 )
 
@@ -239,7 +239,9 @@ def test_whatever_happens_there_is_one_end_and_it_is_told_truly(events, order, c
     ends = [action for action in actions if isinstance(action, Done)]
     assert len(ends) == 1
     assert actions[-1] is ends[0]
-    assert sum(isinstance(action, Announce) for action in actions) <= 1
+    announced = [action.cause for action in actions if isinstance(action, Announce)]
+    assert len([cause for cause in announced if cause != Interrupted(signal.SIGPIPE)]) <= 1
+    assert Interrupted(signal.SIGPIPE) not in announced[1:]
     assert (ends[0].outcome.exit_code == 0) == (ends[0].outcome.cause is None)
     assert group.deadline is None
 
@@ -344,6 +346,42 @@ def test_ctrl_c_while_all_leave_is_the_user_s_word():
     group = kept_generation()
     play(group, SignalReceived(signal.SIGTERM), SignalReceived(signal.SIGINT))
     assert outcome_of(play(group, Exited(0, -15), Exited(1, -15))).exit_code == 130
+
+
+PIPE = SignalReceived(signal.SIGPIPE)
+
+
+def test_a_reader_that_leaves_ends_the_job_with_time_to_leave():
+    group = kept_generation()
+    assert play(group, PIPE) == [Announce(Interrupted(signal.SIGPIPE)), Terminate((0, 1))]
+    assert play(group, PIPE, PIPE) == [], "each line that a worker still writes"
+    assert outcome_of(play(group, Exited(0, 75), Exited(1, 75))).exit_code == 141
+
+
+@pytest.mark.parametrize("is_seen_first", [True, False])
+def test_a_reader_that_is_told_to_stop_with_the_job_takes_no_snapshot_from_it(is_seen_first: bool):
+    """`paceline run | tee`, and a scheduler that tells the whole process group: 141, and the snapshot was killed."""
+    group = kept_generation()
+    told = SignalReceived(signal.SIGTERM)
+    play(group, *([PIPE, told] if is_seen_first else [told, PIPE]), PIPE, PIPE)
+    assert group.deadline == 1.0 + LEAVING_SECONDS
+    assert outcome_of(play(group, Exited(0, 75), Exited(1, 75))).exit_code == 75
+
+
+def test_ctrl_c_reaches_a_reader_and_the_job():
+    group = kept_generation()
+    play(group, PIPE)
+    assert play(group, SignalReceived(signal.SIGINT)) == [Announce(Interrupted(signal.SIGINT)), Terminate((0, 1))]
+    assert play(group, PIPE) == []
+    assert play(group, SignalReceived(signal.SIGINT)) == [KillAll()]
+    assert outcome_of(play(group, Exited(0, -15), Exited(1, -9))).exit_code == 130
+
+
+def test_a_reader_that_leaves_while_a_failure_ends_the_others_hastens_nothing():
+    group = generation(2)
+    play(group, Exited(0, 3))
+    assert play(group, PIPE) == []
+    assert group.deadline == 1.0 + GRACE_SECONDS
 
 
 def test_a_script_that_comes_to_its_end_while_all_leave_has_succeeded():

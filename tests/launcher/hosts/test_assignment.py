@@ -3,12 +3,15 @@
 import asyncio
 import dataclasses
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paceline.cluster.hosts import HostSlots
+from paceline.launcher.hosts import remote_agent
 from paceline.launcher.hosts.remote_agent import _job_of
 from paceline.launcher.hosts.ssh_hosts import SshHosts
 from paceline.launcher.job import JobDescription, Program, Snapshots
@@ -45,3 +48,21 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
     for field in dataclasses.fields(JobDescription):
         if field.name not in OF_THE_HEAD:
             assert getattr(there, field.name) == getattr(job, field.name), field.name
+
+
+def test_an_agent_whose_store_does_not_answer_leaves_with_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(remote_agent, "kept_seed", lambda _: answers.wait())
+
+    class Line:
+        """A head that goes at once."""
+
+        def attach(self, on_message: object, on_lost: Callable[[str], None]) -> None:
+            on_lost("is gone")
+
+    line: Any = Line()
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(asyncio.wait_for(remote_agent._kept_seed("/kept", line), 30))
+    finally:
+        answers.set()

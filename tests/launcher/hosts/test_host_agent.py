@@ -18,6 +18,7 @@ from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.host_facts import facts_of_this_host
 from paceline.launcher.job import JobDescription, Snapshots
 from paceline.launcher.output.own_output import OwnOutput
+from paceline.rendezvous import channel
 from paceline.rendezvous.agent_messages import Message, Unfit
 from paceline.rendezvous.generation_order import Begin
 
@@ -96,25 +97,34 @@ def test_whatever_keeps_workers_from_starting_is_told(
     assert said == [Unfit(f"cannot start its workers: {reason}")]
 
 
+KEPT = Snapshots(directory="/kept", every=None, keep=None)
+
+
 @pytest.mark.parametrize(
-    ("snapshots", "number", "code"),
+    ("snapshots", "said", "number", "code"),
     [
-        (Snapshots(directory="/kept", every=None, keep=None), signal.SIGUSR1, 75),
-        (Snapshots(directory="/kept", every=None, keep=None), signal.SIGINT, 130),
-        (None, signal.SIGTERM, 143),
+        (KEPT, [], signal.SIGUSR1, 75),
+        (KEPT, [], signal.SIGINT, 130),
+        (None, [channel.KeepsSnapshots()], signal.SIGTERM, 75),
+        (None, [channel.Joined()], signal.SIGTERM, 143),
     ],
 )
 def test_told_to_stop_between_generations_it_ends_as_its_head_does(
-    snapshots: Snapshots | None, number: signal.Signals, code: int
+    snapshots: Snapshots | None, said: list[channel.Message], number: signal.Signals, code: int
 ) -> None:
-    """A scheduler puts a job back into the queue only if all its nodes end with 75."""
+    """A scheduler puts a job back into the queue only if all its nodes end with 75, and the reason must be seen."""
 
-    async def interrupted() -> int:
-        stubs: Any = (Line(), Nothing())
+    async def interrupted() -> tuple[int, list[str]]:
+        stubs: Any = (Line(), Nothing(), Nothing())
+        loop = asyncio.get_running_loop()
         job = replace(JOB, snapshots=snapshots)
-        agent = HostAgent(asyncio.get_running_loop(), stubs[0], job, facts_of_this_host(JOB), None, stubs[1])
-        stubs[0].attach = lambda *callbacks: None
-        agent.interrupted(number)
-        return await agent.run()
+        with ExitStack() as lifetimes:
+            own_output = OwnOutput(loop, stubs[2], None, lifetimes)
+            agent = HostAgent(loop, stubs[0], job, facts_of_this_host(JOB), own_output, stubs[1])
+            stubs[0].attach = lambda *callbacks: None
+            for message in said:
+                agent.said(1, message)
+            agent.interrupted(number)
+            return await agent.run(), stubs[2].lines
 
-    assert asyncio.run(interrupted()) == code
+    assert asyncio.run(interrupted()) == (code, [f"paceline: stopped by {number.name}, while no worker ran here."])

@@ -16,7 +16,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(30)]
 
 
-JOB_ID = "0123abcd"
+JOB_ID = uuid.uuid4().hex
 
 
 @pytest.fixture
@@ -35,17 +35,19 @@ def sleeper(agent_id: str | None) -> "subprocess.Popen[bytes]":
 def test_marked_processes_are_found_and_others_left_alone(agent_id: str):
     with sleeper(agent_id) as ours, sleeper(agent_id + "0") as similar, sleeper(None) as stranger:
         try:
-            assert marked_pids(agent_id) == [ours.pid]
+            assert marked_pids(environment.AGENT_ID, agent_id) == [ours.pid]
             processes = JobProcesses(JOB_ID, agent_id)
             kill(processes.survey())
             assert ours.wait(timeout=5) == -9
             assert processes.survey() == []
             assert similar.poll() is None
             assert stranger.poll() is None
+            assert not processes.are_the_last()
         finally:
             similar.kill()
             stranger.kill()
             ours.kill()
+    assert processes.are_the_last()
 
 
 def test_children_are_remembered_when_their_parent_is_gone(agent_id: str):
@@ -76,5 +78,5 @@ def test_children_are_remembered_when_their_parent_is_gone(agent_id: str):
 
 
 def test_this_process_is_never_of_the_job(monkeypatch: pytest.MonkeyPatch):
-    found = marked_pids(os.environ.get(environment.AGENT_ID, "none"))
+    found = marked_pids(environment.AGENT_ID, os.environ.get(environment.AGENT_ID, "none"))
     assert os.getpid() not in found

@@ -9,7 +9,7 @@ order of events can be tested, and a restart policy or more hosts can be put abo
        │                                                                             └──── all exit with 75 ────────┤
        └─────────────────────── all workers exit with 0 ────────────────────────────────────────────────────────────┘
     stopping: SIGTERM to the others at once; SIGKILL to every process of the job after `GRACE_SECONDS`; done,
-    whatever is left, after `LIMIT_SECONDS`. A second interrupt kills at once.
+    whatever is left, after `LIMIT_SECONDS`. A second interrupt kills at once, but no SIGPIPE (`| tee` has gone).
     leaving: all ranks finish the same step, write one snapshot and end by themselves, within `LEAVING_SECONDS`, or
     sooner where one fails. However that ends, the job was preempted: ranks fail now because others have left.
 
@@ -163,8 +163,7 @@ class Generation:
             actions += self._stop(Preemption(self._step), now)
         if self._hung_at is not None and now >= self._hung_at:
             actions += self._hang(now)
-        late = self._forming.late(now)
-        if late is not None:
+        if (late := self._forming.late(now)) is not None:
             actions += self._stop(late, now)
         return actions + self._forming.words(now)
 
@@ -204,8 +203,8 @@ class Generation:
 
     def _hang(self, now: float) -> list[Action]:
         """No step for too long: first the stacks, then the end."""
-        assert self._hang_timeout_seconds is not None
         oldest = oldest_step(self._workers)
+        assert self._hang_timeout_seconds is not None
         assert oldest is not None
         late = ranks_where(self._workers, lambda worker: worker.running and worker.stepped_at == oldest)
         if self._examined_at is None:
@@ -226,8 +225,7 @@ class Generation:
             return []
         self._leaving_by = now + time_limits.LEAVING_SECONDS
         self._forming.end()
-        running = ranks_where(self._workers, lambda worker: worker.running)
-        others = tuple(rank for rank in running if rank not in told)
+        others = tuple(rank for rank in ranks_where(self._workers, lambda worker: worker.running) if rank not in told)
         return [Terminate(others), TellLeaving()] if others else []
 
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
@@ -251,10 +249,13 @@ class Generation:
     def _look_after_forming(self, now: float) -> list[Action]:
         if self._cause is not None or self._leaving_by is not None:
             return []
-        left = self._forming.look(now)
-        return self._stop(left, now) if left is not None else []
+        return [] if (left := self._forming.look(now)) is None else self._stop(left, now)
 
     def _interrupt(self, number: signal.Signals, now: float, *, is_relayed: bool) -> list[Action]:
+        if number == signal.SIGPIPE and (self._cause is not None or self._leaving_by is not None):
+            return []  # nobody's word: `| tee` was told to stop with the whole process group
+        if self._cause == Interrupted(signal.SIGPIPE):  # and its end was seen before the word to this process
+            self._cause = self._kill_at = self._give_up_at = None
         if self._cause is not None:  # already stopping: the user wants it sooner
             if is_relayed:
                 return []

@@ -136,6 +136,22 @@ def stopping_text(cause: Cause, num_workers: int) -> str | None:
             return f"stopping {_count(num_workers, 'worker')} now; what the newest snapshot does not hold is done again"
 
 
+def stopped_text(number: signal.Signals, generation: int | None = None) -> str:
+    """The last line of a launcher that a signal ended while no generation lived; `generation` was to come.
+
+    >>> stopped_text(signal.SIGTERM, 2)
+    'paceline: stopped by SIGTERM, before generation 2 began.'
+    """
+    match generation:
+        case None:
+            when = "while no worker ran here"
+        case 1:
+            when = "before the workers began"
+        case _:
+            when = f"before generation {generation} began"
+    return f"paceline: stopped by {number.name}, {when}."
+
+
 def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str]:
     """The last lines of a job that did not end well; none for one that did."""
     if outcome.cause is None:

@@ -64,11 +64,6 @@ class RestartPolicy:
         self._last: _Death | None = None
         self._pause_seconds = 0.0
 
-    @property
-    def num_restarts(self) -> int:
-        """How many restarts were decided on."""
-        return len(self._restarted_at)
-
     def after(self, outcome: Outcome, step: int | None, now: float) -> Verdict:
         """What follows the generation that ended with `outcome` after `step` (None: before its first)."""
         if outcome.cause is None or self._max_restarts == 0 or _is_final(outcome.cause, outcome.exit_code):

@@ -72,6 +72,8 @@ class Supervision(CrewListener):
         self._fence = Fence(len(self._crew_of))
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
+        self.told_by: signal.Signals | None = None
+        """The first signal that told this host or another one to stop; one that came last may have changed nothing."""
 
     async def run(self) -> Outcome:
         """Starts the workers, watches them until each has ended or could not be ended, and leaves nothing.
@@ -107,10 +109,12 @@ class Supervision(CrewListener):
 
     def stop(self, number: signal.Signals) -> None:
         """The launcher was told to stop."""
+        self.told_by = self.told_by or number
         self._on(SignalReceived(number))
 
     def interrupted(self, number: signal.Signals) -> None:
         """See `CrewListener.interrupted`."""
+        self.told_by = self.told_by or number
         self._on(SignalReceived(number, is_relayed=True))
 
     def started(self, rank: int, pid: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 
 from paceline.errors import EXIT_UNAVAILABLE
+from paceline.launcher.generations import report
 from paceline.launcher.generations.outcome import exit_code_between
 from paceline.launcher.hosts.link import Link
 from paceline.launcher.hosts.probe import Probe
@@ -81,6 +82,8 @@ class HostAgent(CrewListener):
         self._keys: dict[str, str] = {}
         """Those of a `Release` that has not come whole."""
         self._in_generation = False
+        self.takes_snapshots = job.snapshots is not None
+        """As far as it is known: a script may keep some of its own accord."""
         self._lifetimes = ExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
         self._code: asyncio.Future[int] = loop.create_future()
@@ -107,7 +110,9 @@ class HostAgent(CrewListener):
         """This agent was told to stop, so the head should stop the job."""
         self._link.send(Interrupt(number))
         if not self._in_generation:  # the head hears such a word only from within one
-            self._over(exit_code_between(number, takes_snapshots=self._job.snapshots is not None))
+            if self._own_output is not None:
+                self._own_output.say([report.stopped_text(number)])
+            self._over(exit_code_between(number, takes_snapshots=self.takes_snapshots))
 
     def started(self, rank: int, pid: int) -> None:
         """See `CrewListener.started`."""
@@ -125,6 +130,7 @@ class HostAgent(CrewListener):
 
     def said(self, rank: int, message: channel.Message) -> None:
         """See `WorkerListener.said`."""
+        self.takes_snapshots = self.takes_snapshots or isinstance(message, channel.KeepsSnapshots)
         self._link.send(Spoke(rank, channel.encode(message).decode().rstrip("\n")))
 
     def garbled(self, rank: int, fault: str) -> None:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from paceline.errors import EXIT_UNAVAILABLE
 from paceline.launcher.asyncio_loop import AsyncioLoop
+from paceline.launcher.generations import report
 from paceline.launcher.generations.outcome import exit_code_between
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.installed import comparable_facts
@@ -57,6 +58,7 @@ class Node:
         self._agent: HostAgent | None = None
         self._dialling: asyncio.Task[Reached] | None = None
         self._signal: signal.Signals | None = None
+        self._takes_snapshots = job.snapshots is not None
 
     async def run(self) -> int:
         """Serves the job to its end; its exit code."""
@@ -73,7 +75,8 @@ class Node:
                     return EXIT_UNAVAILABLE
                 except asyncio.CancelledError:
                     assert self._signal is not None
-                    return exit_code_between(self._signal, takes_snapshots=self._job.snapshots is not None)
+                    self._screen.say([report.stopped_text(self._signal)])
+                    return exit_code_between(self._signal, takes_snapshots=self._takes_snapshots)
                 finally:
                     self._dialling = None
                 code, again = await self._serve(loop, reached, own_output)
@@ -95,6 +98,7 @@ class Node:
         link.send(Here(facts))
         code = await agent.run()
         self._agent = None
+        self._takes_snapshots = self._takes_snapshots or agent.takes_snapshots
         link.close()
         if agent.denied_because is not None:
             self._say(f"{agent.denied_because}.")
@@ -105,6 +109,8 @@ class Node:
         again = self._job.max_restarts > 0 and not self._signal
         then = "; waiting for it to come back" if again else ", so this node's workers were ended"
         self._say(f"{where} {agent.lost_because}{then}.")
+        if self._signal is not None:  # the head was to end the job with this code
+            code = exit_code_between(self._signal, takes_snapshots=self._takes_snapshots)
         return code, again
 
     async def _dialled(self, loop: asyncio.AbstractEventLoop) -> Reached:

@@ -11,10 +11,12 @@ import socket
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
 from paceline.launcher.asyncio_loop import AsyncioLoop
+from paceline.launcher.background import in_background
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.installed import comparable_facts
 from paceline.launcher.hosts.interfaces import address_of_ssh, own_interfaces
@@ -51,13 +53,12 @@ async def serve(connected: socket.socket) -> int:
         interfaces = own_interfaces(assignment.network_interface, address_of_ssh(os.environ))
         facts = comparable_facts(job, interfaces, probe.port)
         if assignment.snapshot_dir:
-            seed = await asyncio.to_thread(
-                kept_seed, assignment.snapshot_dir
-            )  # a slow store must not silence this host
-            facts = replace(facts, kept_seed=seed)
+            facts = replace(facts, kept_seed=await _kept_seed(assignment.snapshot_dir, link))
     except (OSError, ValueError) as fault:  # a ConfigurationError is a ValueError
         link.send(Unfit(_reason(fault)))
         link.close()
+        return EXIT_UNAVAILABLE
+    except asyncio.CancelledError:  # the head is gone
         return EXIT_UNAVAILABLE
     probe.start()
     agent = HostAgent(loop, link, job, facts, None, probe)
@@ -66,6 +67,21 @@ async def serve(connected: socket.socket) -> int:
         code = await agent.run()
     link.close()
     return code
+
+
+async def _kept_seed(directory: str, link: Link) -> int | None:
+    """See `kept_seed`; a store that is slow silences nobody, and is not waited for longer than the head waits.
+
+    Raises:
+        CancelledError: the head is gone.
+    """
+    looking = in_background(partial(kept_seed, directory))
+
+    def lose(_: str) -> None:
+        looking.cancel()
+
+    link.attach(lambda _: None, lose)
+    return await looking
 
 
 def _job_of(assignment: Assignment) -> JobDescription:

@@ -1,7 +1,7 @@
 """The process that ends a job when its launcher is gone: nothing outlives even ``kill -9``.
 
     agent ── whose guard, "started 1234" "ended 1234" … "bye" ──► pipe ──► guard (own session, deaf to all but SIGKILL)
-                                                end of file without "bye": SIGKILL to every process of the job
+                                       end of file without "bye": SIGKILL to every process of its part of the job
 
 Only the agent holds the writing end, so the end of file means that the agent is gone, however it went. The
 parent-death signal cannot do this: it is bound to the thread that spawned, and misses grandchildren. This

@@ -55,7 +55,7 @@ class JobProcesses:
 
     def survey(self) -> list["psutil.Process"]:
         """Those that live now; from here on they are known even when their parents end."""
-        pids = self._workers.union(marked_pids(self._agent_id))
+        pids = self._workers.union(marked_pids(environment.AGENT_ID, self._agent_id))
         if not pids and not self._known:
             return []
         import psutil  # here, because at the end of a job that went well there is nothing to find
@@ -68,6 +68,11 @@ class JobProcesses:
                 for child in process.children(recursive=True):
                     self._remember(child)
         return self._living()
+
+    def are_the_last(self) -> bool:
+        """Whether no other agent's part of the job lives on this machine. To be asked after the last `survey`."""
+        own = {process.pid for process in self._living()}
+        return own.issuperset(marked_pids(environment.JOB_ID, self._job_id))
 
     def _remember(self, process: "psutil.Process") -> None:
         self._known[(process.pid, process.create_time())] = process
@@ -86,12 +91,12 @@ def _lives(process: "psutil.Process") -> bool:
         return False
 
 
-def marked_pids(agent_id: str) -> list[int]:
-    """The processes that were started with the agent's id in their environment, this one excepted.
+def marked_pids(variable: str, value: str) -> list[int]:
+    """The processes that were started with `variable` set to `value`, this one excepted.
 
     Read without psutil, which takes longer to load than this takes: it is done at the end of every job.
     """
-    mark = f"{environment.AGENT_ID}={agent_id}".encode()
+    mark = f"{variable}={value}".encode()
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

@@ -1,10 +1,10 @@
-"""Ending a job on this host for good: every process, then its shared memory and files. For the agent and the guard."""
+"""Ending an agent's part of a job for good: processes, shared memory, files. For the agent and the guard."""
 
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.cluster.job_directory import remove_job_directory
+from paceline.cluster.job_directory import job_directory, remove_job_directory
 from paceline.launcher.workers.job_processes import JobProcesses, kill
 from paceline.launcher.workers.shared_memory import mapped_segments, remove_segments
 
@@ -15,10 +15,10 @@ _PAUSE_SECONDS = 0.01
 
 
 class Teardown:
-    """Kills the processes of a job and removes what they leave.
+    """Kills the processes of an agent's part of a job and removes what they leave.
 
     Args:
-        processes: The job's processes.
+        processes: Those.
     """
 
     def __init__(self, processes: JobProcesses) -> None:
@@ -43,5 +43,7 @@ class Teardown:
             kill(living)
             time.sleep(_PAUSE_SECONDS)
         remove_segments(self._segments)
-        remove_job_directory(self._processes.job_id)
+        # "Hosts" that are one machine share it: the last one there removes it.
+        if job_directory(self._processes.job_id).exists() and self._processes.are_the_last():
+            remove_job_directory(self._processes.job_id)
         return [process.pid for process in living]

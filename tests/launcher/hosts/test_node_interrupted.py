@@ -1,0 +1,87 @@
+"""With which code a node ends that was told to stop, when node 0 is gone before it could say."""
+
+import asyncio
+import signal
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from paceline.cluster.spec import Address
+from paceline.launcher.hosts.node import Node
+from paceline.launcher.job import JobDescription, Program, Snapshots
+from paceline.launcher.other_hosts import Nodes
+from paceline.launcher.output.own_output import OwnOutput
+from paceline.rendezvous import channel
+from paceline.rendezvous.dialing import Reached
+from paceline.rendezvous.framing import FrameSplitter
+from paceline.rendezvous.messages import Identity
+from paceline.rendezvous.sealing import Seal
+
+LIMIT_SECONDS = 30.0
+KEPT = Snapshots(directory="/kept", every=None, keep=None)
+
+
+async def served(
+    snapshots: Snapshots | None, said: list[channel.Message], number: signal.Signals | None
+) -> tuple[int, bool, Node]:
+    """Serves a node 0 that goes within a generation, after the signal `number`."""
+    program = Program(__file__)
+    job = JobDescription(
+        command=program.command(), num_workers=1, environment={}, program=program, snapshots=snapshots, max_restarts=1
+    )
+    node = Node(job, Nodes(num_nodes=2, node_rank=1, rendezvous=Address("127.0.0.1", 1), key=b"k"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    reached = Reached(ours, FrameSplitter(), Seal(b"k", is_initiator=True), Identity(0, "a", 1))
+    loop = asyncio.get_running_loop()
+    with theirs, ExitStack() as lifetimes:
+        serving = loop.create_task(node._serve(loop, reached, OwnOutput(loop, node._screen, None, lifetimes)))
+        await asyncio.sleep(0)
+        assert node._agent is not None
+        node._agent._in_generation = True
+        for message in said:
+            node._agent.said(1, message)
+        if number is not None:
+            node._interrupt(number)
+        theirs.close()
+        code, again = await asyncio.wait_for(serving, LIMIT_SECONDS)
+    return code, again, node
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "said", "number", "code"),
+    [
+        (KEPT, [], signal.SIGTERM, 75),
+        (None, [channel.KeepsSnapshots()], signal.SIGTERM, 75),
+        (None, [], signal.SIGTERM, 143),
+        (KEPT, [], signal.SIGINT, 130),
+        (KEPT, [], None, 69),
+    ],
+)
+def test_a_node_that_was_told_to_stop_says_so_although_node_0_is_gone(
+    snapshots: Snapshots | None, said: list[channel.Message], number: signal.Signals | None, code: int
+) -> None:
+    """A scheduler that evicts all hosts ends node 0 first as often as not: 69, and the job did not go back to it."""
+    got, again, _ = asyncio.run(served(snapshots, said, number))
+    assert got == code
+    assert again == (number is None)
+
+
+def test_a_node_that_waits_for_another_node_0_remembers_that_snapshots_are_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def waited() -> int:
+        _, _, node = await served(None, [channel.KeepsSnapshots()], None)
+
+        async def nobody(_: asyncio.AbstractEventLoop) -> Reached:
+            node._interrupt(signal.SIGTERM)
+            await asyncio.sleep(LIMIT_SECONDS)
+            raise AssertionError("it was not told")
+
+        monkeypatch.setattr(node, "_dialled", nobody)
+        return await asyncio.wait_for(node.run(), LIMIT_SECONDS)
+
+    assert asyncio.run(waited()) == 75
+    assert "paceline: stopped by SIGTERM, while no worker ran here." in capsys.readouterr().err
