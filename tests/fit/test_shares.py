@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from paceline.fit.shares import is_share, mark_as_share
+from paceline.fit.shares import is_share, mark_as_own, mark_as_share, terms
+from paceline.strategy.replica_context import StepRows
 
 COMPUTED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "half": (lambda share, _: share / 2.0, True),
@@ -26,3 +27,63 @@ def test_what_is_computed_from_shares_is_one_if_it_commutes_with_a_sum(name: str
     with tf.Graph().as_default():
         share = mark_as_share(tf.constant(1.0) + tf.random.uniform([]))
         assert is_share(compute(share, tf.random.uniform([]))) is expected
+
+
+SUMS: dict[str, tuple[Callable[[Any, Any, Any], Any], list[tuple[float, bool]]]] = {
+    "share": (lambda share, own, x: 2.0 * share, [(1.0, True)]),
+    "own mean": (lambda share, own, x: tf.reduce_mean(x) + own, [(1.0, False)]),
+    "both": (lambda share, own, x: share - 0.5 * (own - share), [(1.0, True), (-0.5, False), (0.5, True)]),
+    "both, divided": (lambda share, own, x: (share + own) / 4.0, [(0.25, True), (0.25, False)]),
+    "mean of both": (lambda share, own, x: tf.reduce_mean(tf.stack([share, own])), [(0.5, True), (0.5, False)]),
+    "sum over rows": (lambda share, own, x: tf.reduce_sum(x) / 8.0 + own, [(0.125, True), (1.0, False)]),
+    "mean by a sum": (lambda share, own, x: tf.reduce_sum(x) / tf.cast(tf.size(x), tf.float32), [(1.0, False)]),
+    "function of both": (lambda share, own, x: tf.exp(share + own), [(1.0, True)]),
+    "sum of weights": (lambda share, own, x: tf.reduce_sum(tf.random.uniform([3])), [(1.0, False)]),
+    "made an own one": (lambda share, own, x: 3.0 * mark_as_own(share * own), [(1.0, False)]),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_the_terms_of_a_loss_are_told_apart(name: str) -> None:
+    compute, expected = SUMS[name]
+    with tf.Graph().as_default():
+        share = mark_as_share(tf.constant(1.0) + tf.random.uniform([]))
+        x = tf.compat.v1.placeholder(tf.float32, [None, 3])
+        rows = step_rows(tf.shape(x)[0])
+        found = terms(compute(share, tf.random.uniform([]), x), rows)
+        assert [(term.factor, term.is_share) for term in found] == expected
+
+
+@pytest.mark.parametrize(("divisor", "is_share"), [(4.0, False), (12.0, False), (8.0, True)])
+def test_with_batches_of_a_fixed_size_a_sum_divided_by_the_rows_is_a_mean(divisor: float, is_share: bool) -> None:
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [4, 3])
+        [term] = terms(tf.reduce_sum(x) / divisor, step_rows(tf.constant(4)))
+        assert term.is_share is is_share
+
+
+def test_a_loss_in_a_loop_of_the_step_counts_for_all_that_comes_out_of_loops() -> None:
+    with tf.Graph().as_default():
+        rows = step_rows(tf.constant(4))
+        own = tf.random.uniform([])
+
+        def body(total: Any) -> list[Any]:
+            rows.note_share()
+            return [total + mark_as_share(tf.random.uniform([]))]
+
+        looped = tf.while_loop(lambda total: total < 3.0, body, [0.0])[0]
+        assert [term.is_share for term in terms(looped + own, rows)] == [True, False]
+        assert [term.is_share for term in terms(own, rows)] == [False]
+
+
+def test_eagerly_the_step_decides() -> None:
+    rows = step_rows(tf.constant(4))
+    own, share = tf.constant(1.0), mark_as_share(tf.constant(1.0))
+    assert [terms(value, rows)[0].is_share for value in (own, share)] == [False, True]
+    rows.note_share()
+    assert [terms(value, rows)[0].is_share for value in (own, mark_as_own(tf.constant(1.0)))] == [True, False]
+
+
+def step_rows(local: Any) -> StepRows:
+    collectives: Any = None
+    return StepRows(local, 0, 2, collectives)

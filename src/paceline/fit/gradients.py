@@ -8,9 +8,12 @@ the identity.
     apply(gradients) ─► sum over ranks ─► clip ─► update
     apply(gradients) ─► accumulate, and each k-th time ─► sum over ranks ─► clip ─► update
     LossScaleOptimizer.apply ─► sum over ranks ─► finite? ─► inner.apply (already summed, not again)
+
+In a `train_step` of a user's they are summed earlier, where the tape gives them: what the step then does with them
+(clips them by their norm, logs it, adds noise) it does with the gradients of the global batch.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -18,13 +21,17 @@ import tensorflow as tf
 
 from paceline.comm.world import current_world
 from paceline.fit.replica import current_batch_replica, current_replica, taking_place
-from paceline.fit.shares import is_share, mark_as_share
+from paceline.fit.shares import is_share, mark_as_own, mark_as_share, sources_of, terms, weight_of
 from paceline.strategy import draws
 from paceline.strategy.base import SynchronousStrategy
-from paceline.strategy.graph_collectives import GraphCollectives
-from paceline.strategy.replica_context import StepRows
+from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
 Function = Callable[..., Any]
+
+_IS_GLOBAL = "_paceline_is_global"
+"""On a gradient that a tape has given, summed over ranks."""
+_OF_TAPE = "_paceline_of_tape"
+"""On one that is not."""
 
 
 def built(keras_build: Function) -> Function:
@@ -55,12 +62,19 @@ def applied(keras_apply: Function) -> Function:
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
         gradients = list(grads)
-        if replica.rows.known and replica.rows.of_trainer:
-            if not replica.rows.loss_is_share:
-                gradients = _weighed_by_rows(gradients, replica.rows)
+        are_global = replica.rows.gradients_are_global and _are_made_of(gradients, _IS_GLOBAL)
+        if are_global:
+            pass
+        elif replica.rows.known and replica.rows.of_trainer:
+            gradients = _weighed_by_rows(gradients, replica.rows)
             gradients = _none_without_rows(gradients, replica.rows)
-        if not getattr(self, "gradient_accumulation_steps", None):
-            gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives)
+        if getattr(self, "gradient_accumulation_steps", None):
+            # Each rank adds up a part: they are summed the k-th time, or where another number of ranks goes on.
+            if are_global and replica.strategy.world.rank > 0:
+                gradients = tf.nest.map_structure(tf.zeros_like, gradients, expand_composites=True)
+        else:
+            if not are_global:
+                gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives.all_reduce, replica)
             replica.gradients_are_reduced = True
         try:
             with taking_place(), draws.of_all_ranks():
@@ -80,7 +94,7 @@ def clipped(keras_clip: Function) -> Function:
     def _clip_gradients(self: Any, grads: Iterable[Any]) -> Any:
         replica = current_replica()
         if replica is not None and not replica.gradients_are_reduced:
-            grads = _summed_over_ranks(list(grads), replica.strategy.extended.collectives)
+            grads = _summed_over_ranks(list(grads), replica.strategy.extended.collectives.all_reduce, replica)
             replica.gradients_are_reduced = True
         return keras_clip(self, grads)
 
@@ -88,38 +102,90 @@ def clipped(keras_clip: Function) -> Function:
 
 
 def taken(tape_gradient: Function) -> Function:
-    """`tf.GradientTape.gradient`, whose results in a trainer's step are shares where it took them of one loss per row.
+    """`tf.GradientTape.gradient`, which in a trainer's step takes gradients of shares of the global loss.
 
-    A tape adds the rows of its target up: gradients of variables are then sums, which add up over ranks as they are.
-    What a user makes of them may be no sum any more (a mean, divided by this rank's rows): see `shares.py`.
+    A target may add Keras losses, which are shares, and numbers of this rank's rows: each term gets its weight here
+    (`shares.py`). One loss per row is a share as it is: a tape adds the rows of its target up.
+
+    In a step of a user's, gradients of variables are then summed over ranks, except those of one loss per row: such a
+    step may divide them by its rows, which are this rank's. Collective. In loops and branches within the step, where
+    ranks may go ways of their own or take one row after the other, they stay as they are.
     """
 
-    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        gradients = tape_gradient(self, target, sources, *args, **kwargs)
+    def gradient(self: Any, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
         replica = current_batch_replica()
-        if replica is not None and replica.rows.of_trainer and _has_rows(target, replica.rows):
-            for source, value in zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=True):
-                if isinstance(source, (keras.Variable, tf.Variable)):
-                    mark_as_share(value.values if isinstance(value, tf.IndexedSlices) else value)
-        return gradients
+        if replica is None or not replica.rows.of_trainer or not replica.rows.is_here:
+            return tape_gradient(self, target, sources, output_gradients, **options)
+        rows = replica.rows
+        targets = tf.nest.flatten(target)
+        given = [None] * len(targets) if output_gradients is None else tf.nest.flatten(output_gradients)
+        parts = list(_parts(targets, given, rows))
+        upstreams = None
+        if any(upstream is not None for _, upstream in parts):
+            upstreams = [tf.ones_like(value) if upstream is None else upstream for value, upstream in parts]
+        gradients = tape_gradient(self, [value for value, _ in parts], sources, upstreams, **options)
+        leaves = tf.nest.flatten(gradients)
+        of_variables = [
+            index
+            for index, source in enumerate(tf.nest.flatten(sources))
+            if isinstance(source, (keras.Variable, tf.Variable)) and leaves[index] is not None
+        ]
+        found = [leaves[index] for index in of_variables]
+        is_global = not rows.in_keras_step and not any(_has_rows(value, rows) for value, _ in parts)
+        if is_global:
+            found = _summed_over_ranks(_none_without_rows(found, rows), replica.summed, replica)
+            rows.gradients_are_global = True
+        for index, value in zip(of_variables, found, strict=True):
+            leaves[index] = value
+            for tensor in tf.nest.flatten(value, expand_composites=True):
+                setattr(tensor, _IS_GLOBAL if is_global else _OF_TAPE, True)
+            # What is computed from a global one is the same number on all ranks.
+            (mark_as_own if is_global else mark_as_share)(
+                value.values if isinstance(value, tf.IndexedSlices) else value
+            )
+        return tf.nest.pack_sequence_as(gradients, leaves)
 
     return gradient
 
 
-def _has_rows(target: Any, rows: StepRows) -> bool:
-    """Whether `target` holds a number per row, or more; one that stacks a few means has another, known length."""
-    num_rows = tf.get_static_value(rows.local)
-    losses = [loss for loss in tf.nest.flatten(target) if tf.is_tensor(loss) and loss.shape.rank]
-    return any(loss.shape[0] in (None, num_rows) for loss in losses)
+def _parts(targets: list[Any], upstreams: list[Any], rows: StepRows) -> Iterator[tuple[Any, Any]]:
+    """What a tape should take gradients of, each with what they are multiplied by; None: one."""
+    for target, upstream in zip(targets, upstreams, strict=True):
+        if not tf.is_tensor(target) or not target.dtype.is_floating or _has_rows(target, rows):
+            yield target, upstream
+            continue
+        for term in terms(target, rows):
+            if term.is_share and term.value is target:
+                yield target, upstream
+                continue
+            weight = weight_of(term, rows)
+            yield term.value, weight * (tf.ones_like(term.value) if upstream is None else upstream)
+
+
+def _has_rows(loss: Any, rows: StepRows) -> bool:
+    """Whether `loss` holds a number per row, or more; one that stacks a few means has another, known length."""
+    if not tf.is_tensor(loss) or not loss.shape.rank:
+        return False
+    return loss.shape[0] in (None, tf.get_static_value(rows.local))
+
+
+def _are_made_of(gradients: Iterable[Any], mark: str) -> bool:
+    """Whether some of `gradients` are, or are computed from, what a tape has given and marked so; eagerly: yes."""
+    tensors = tf.nest.flatten([gradient for gradient in gradients if gradient is not None], expand_composites=True)
+    if not all(map(tf.is_symbolic_tensor, tensors)):
+        return True
+    return any(hasattr(tensor, mark) for tensor in sources_of(tensors))
 
 
 def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
-    """The gradients of a loss that a user's own `train_step` has averaged over this rank's rows.
+    """Gradients that are means over this rank's rows, as its share of the global ones.
 
-    No Keras loss took part, so nothing has turned the local mean into a share of the global one: without this, the sum
-    over ranks would be N times too large. Gradients of one loss per row are sums, and stay. In custom loops
-    TensorFlow's rule stays: there the user divides.
+    Those of a tape are shares already, unless the step has divided them by its rows since. Others, which a step has
+    computed by itself, are if any Keras loss took part. In custom loops TensorFlow's rule stays: there the user
+    divides.
     """
+    if rows.loss_is_share and not (rows.is_here and _are_made_of(gradients, _OF_TAPE) and not rows.in_keras_step):
+        return gradients
 
     def share_of(values: Any) -> Any:
         # No NaN: the mean over a rank without rows is not a number, and counts nothing.
@@ -155,7 +221,7 @@ def _none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
     return gradients
 
 
-def _summed_over_ranks(gradients: list[Any], collectives: GraphCollectives) -> list[Any]:
+def _summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: PacelineReplicaContext) -> list[Any]:
     """The gradients of the global batch: dense ones in one message, sparse ones by the rows that they touch.
 
     A sparse gradient of the global batch is the ranks' rows one after the other: exactly what one worker would have
@@ -166,7 +232,8 @@ def _summed_over_ranks(gradients: list[Any], collectives: GraphCollectives) -> l
         for index, gradient in enumerate(gradients)
         if gradient is not None and not isinstance(gradient, tf.IndexedSlices)
     ]
-    totals = collectives.all_reduce([gradients[index] for index in dense]) if dense else []
+    collectives = replica.strategy.extended.collectives
+    totals = all_reduce([gradients[index] for index in dense]) if dense else []
     for index, total in zip(dense, totals, strict=True):
         gradients[index] = total
     for index, gradient in enumerate(gradients):

@@ -62,6 +62,8 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
     _replace_in_graphs(tensorflow.GradientTape, "gradient", gradients.taken)
+    for name in ("compute_average_loss", "scale_regularization_loss"):
+        _replace_in_graphs(tensorflow.nn, name, getattr(losses, name))
     trainer = compat.TensorFlowTrainer
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
@@ -70,6 +72,7 @@ def _install(keras: ModuleType) -> None:
     _replace(keras.Metric, "__init__", metrics.made)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
     _replace(trainer, "_make_function", steps.taken_together)
+    _replace_in_graphs(trainer, "train_step", steps.of_keras)
     _replace(trainer, "_make_function", kept_fit.telling_of_traces)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
     _replace_in_graphs(trainer, "_aggregate_additional_loss", losses.aggregated)

@@ -13,8 +13,9 @@ A loss may call others (`0.5 * bce(y, p) + 0.5 * mse(y, p)`, or one beside a mea
 scaled. Those inside give means over this rank's rows, as the user's own numbers beside them are.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -22,7 +23,7 @@ import tensorflow as tf
 
 from paceline.fit.compat import loss_module
 from paceline.fit.replica import current_batch_replica, current_replica
-from paceline.fit.shares import is_share, mark_as_share
+from paceline.fit.shares import is_share, mark_as_own, mark_as_share, share_of, terms
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
 Function = Callable[..., Any]
@@ -31,14 +32,21 @@ Function = Callable[..., Any]
 class _Calls(threading.local):
     """The Keras losses that this thread is in."""
 
-    depth = 0
-    has_inner_means = False
-    """Whether a loss within the outermost has given a mean over this rank's rows, in place of a share."""
+    def __init__(self) -> None:
+        self.gave_means: list[bool] = []
+        """For each, the outermost first: whether a loss within it has given a mean over this rank's rows, no share."""
+        self.metrics = 0
+        """How many metrics this thread is in: their losses are means over this rank's rows, too."""
 
     @property
     def inside(self) -> bool:
-        """Whether another loss has called the one that is computed."""
-        return self.depth > 1
+        """Whether another loss, or a metric, has called the one that is computed."""
+        return len(self.gave_means) > 1 or self.metrics > 0
+
+    def give_mean(self) -> None:
+        """The loss that is computed gives one to that which has called it."""
+        if len(self.gave_means) > 1:
+            self.gave_means[-2] = True
 
 
 _calls = _Calls()
@@ -50,14 +58,23 @@ def called(keras_call: Function) -> Function:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if current_replica() is None:
             return keras_call(self, *args, **kwargs)
-        _calls.depth += 1
+        _calls.gave_means.append(False)
         try:
             return keras_call(self, *args, **kwargs)
         finally:
-            _calls.depth -= 1
-            _calls.has_inner_means &= _calls.depth > 0
+            _calls.gave_means.pop()
 
     return call
+
+
+@contextlib.contextmanager
+def within_a_metric() -> Iterator[None]:
+    """While this lasts, losses are means over this rank's rows: metrics put the ranks' numbers together themselves."""
+    _calls.metrics += 1
+    try:
+        yield
+    finally:
+        _calls.metrics -= 1
 
 
 def scaled(keras_scale: Function) -> Function:
@@ -65,12 +82,12 @@ def scaled(keras_scale: Function) -> Function:
 
     def scale_loss_for_distribution(value: Any) -> Any:
         if _calls.inside:
-            _calls.has_inner_means = True
+            _calls.give_mean()
             return value
         replica = current_batch_replica()
         if replica is None:
             return keras_scale(value)
-        replica.rows.loss_is_share = True
+        replica.rows.note_share()
         value = tf.convert_to_tensor(value)
         # No NaN: a mean over no rows, as a user's loss may take it, is not a number, and counts nothing.
         return mark_as_share(tf.math.multiply_no_nan(value, replica.rows.share(value.dtype)))
@@ -86,10 +103,10 @@ def unscaled(keras_unscale: Function) -> Function:
         if replica is None:
             return keras_unscale(value)
         value = tf.convert_to_tensor(value)
-        if not replica.rows.loss_is_share and not is_share(value):
+        if not any(term.is_share for term in terms(value, replica.rows)):
             return value  # no Keras loss took part: a user's `compute_loss` has averaged this rank's rows
         local, total = replica.rows.counts(value.dtype)
-        return value * tf.math.divide_no_nan(total, local)
+        return mark_as_own(share_of(value, replica.rows) * tf.math.divide_no_nan(total, local))
 
     return unscale_loss_for_distribution
 
@@ -121,16 +138,16 @@ def _is_mean(reduction: str | None, rows: StepRows) -> bool:
     It is if a loss inside it is one, and if the user has averaged by himself. In custom loops TensorFlow's rule stays:
     there the user divides.
     """
-    return _calls.has_inner_means or (reduction not in (None, "none", "sum") and rows.known and rows.of_trainer)
+    return any(_calls.gave_means[-1:]) or (reduction not in (None, "none", "sum") and rows.known and rows.of_trainer)
 
 
 def _added_up(value: Any, replica: PacelineReplicaContext | None) -> Any:
     """A loss that is a share without scaling: the ranks' add up. Inside another loss: what that will make it of."""
     if replica is None or not _calls.inside:
         if replica is not None:
-            replica.rows.loss_is_share = True
+            replica.rows.note_share()
         return mark_as_share(value)
-    _calls.has_inner_means = True
+    _calls.give_mean()
     if not replica.rows.known:
         return value * tf.cast(replica.num_replicas_in_sync, value.dtype)
     return tf.math.divide_no_nan(value, replica.rows.share(value.dtype))
@@ -177,3 +194,43 @@ def _sum_over_ranks(replica: PacelineReplicaContext, value: Any) -> Any:
     """A constant of the step: no gradient flows through a denominator."""
     [total] = replica.strategy.extended.collectives.all_reduce([tf.stop_gradient(value)])
     return total
+
+
+def compute_average_loss(tensorflow_compute: Function) -> Function:
+    """`tf.nn.compute_average_loss` in a trainer's step: divided by the rows that there are, a share of the global loss.
+
+    In custom loops TensorFlow's rule stays: this rank's rows times the number of replicas.
+    """
+
+    def compute(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
+        replica = current_batch_replica()
+        if replica is None or not replica.rows.of_trainer:
+            return tensorflow_compute(per_example_loss, sample_weight, global_batch_size)
+        per_example_loss = tf.convert_to_tensor(per_example_loss)
+        if global_batch_size is None:
+            global_batch_size = _length_over_ranks(per_example_loss, replica)
+        replica.rows.note_share()
+        return mark_as_share(tensorflow_compute(per_example_loss, sample_weight, global_batch_size))
+
+    return compute
+
+
+def _length_over_ranks(losses: Any, replica: PacelineReplicaContext) -> Any:
+    """int64 scalar: the length of the first axis, the ranks' together, if it is that of the rows or a multiple."""
+    length, local = tf.shape(losses, tf.int64)[0], tf.cast(replica.rows.local, tf.int64)
+    times = length // tf.maximum(local, 1)
+    return tf.where(times * local == length, times * replica.rows.count(), length * replica.num_replicas_in_sync)
+
+
+def scale_regularization_loss(tensorflow_scale: Function) -> Function:
+    """`tf.nn.scale_regularization_loss` in a trainer's step: its result, an N-th of the loss, is a share."""
+
+    def scale(regularization_loss: Any) -> Any:
+        scaled_loss = tensorflow_scale(regularization_loss)
+        replica = current_batch_replica()
+        if replica is None or not replica.rows.of_trainer:
+            return scaled_loss
+        replica.rows.note_share()
+        return mark_as_share(scaled_loss)
+
+    return scale

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit.replica import current_batch_replica
-from paceline.fit.shares import is_share, mark_as_share
+from paceline.fit.shares import mark_as_share, share_of, terms
 
 Function = Callable[..., Any]
 
@@ -21,8 +21,7 @@ def marked_as_share(keras_compute_loss: Function) -> Function:
 
     def compute_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
         loss = keras_compute_loss(self, *args, **kwargs)
-        replica = current_batch_replica()
-        return mark_as_share(loss) if replica is not None and replica.rows.loss_is_share else loss
+        return mark_as_share(loss) if current_batch_replica() is not None else loss
 
     return compute_loss
 
@@ -32,15 +31,18 @@ def weighed_by_rows(keras_update: Function) -> Function:
 
     def update_state(self: Any, values: Any, sample_weight: Any = None) -> Any:
         replica = current_batch_replica()
-        if replica is None or sample_weight is not None or not _is_scalar(values):
+        if replica is None or not _is_scalar(values):
             return keras_update(self, values, sample_weight)
-        local, _ = replica.rows.counts(self.dtype)
-        share = replica.rows.share(self.dtype)
-        if is_share(values):
-            values = tf.math.divide_no_nan(tf.cast(values, self.dtype), share)
+        rows = replica.rows
+        local, _ = rows.counts(self.dtype)
+        share = rows.share(self.dtype)
+        if any(term.is_share for term in terms(values, rows)):
+            values = tf.math.divide_no_nan(tf.cast(share_of(values, rows), self.dtype), share)
         # A mean over no rows is not a number; it must not reach the sum, not even times zero.
         values = tf.where(local > 0, tf.cast(values, self.dtype), tf.zeros([], self.dtype))
-        return keras_update(self, values, share)
+        if sample_weight is None or not tf.is_tensor(sample_weight):  # a number of the step; a tensor is of these rows
+            sample_weight = share * (1.0 if sample_weight is None else tf.cast(sample_weight, self.dtype))
+        return keras_update(self, values, sample_weight)
 
     return update_state
 

@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from paceline.fit.losses import within_a_metric
 from paceline.fit.replica import current_replica
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy.as_written import as_written
@@ -71,9 +72,11 @@ def updated(keras_update: Function) -> Function:
 
     def update_state(self: Any, *args: Any, **kwargs: Any) -> Any:
         replica = current_replica()
-        if replica is not None:
-            remember(self, replica.strategy)
-        return keras_update(self, *args, **kwargs)
+        if replica is None:
+            return keras_update(self, *args, **kwargs)
+        remember(self, replica.strategy)
+        with within_a_metric():
+            return keras_update(self, *args, **kwargs)
 
     return update_state
 

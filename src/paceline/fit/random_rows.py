@@ -169,7 +169,8 @@ def other_numbers(keras_draw: Function) -> Function:
         if replica is None:
             return keras_draw(*args, **kwargs)
         lead = args[0] if args else kwargs.get("shape", kwargs.get("logits"))
-        is_of_rows = first_row(replica.rows, tf.cast(_length(lead), tf.int64)) > 0
+        length, static_shape = _length(lead)
+        is_of_rows = first_row(replica.rows, tf.cast(length, tf.int64), static_shape) > 0
         step = replica.replica_id_in_sync_group * _OTHER_NUMBERS_BY_RANK
         _thread.seed_step = tf.where(is_of_rows, step, 0)
         try:
@@ -191,10 +192,15 @@ def stepped_seed(keras_cast: Function) -> Function:
     return _cast_seed
 
 
-def _length(lead: Any) -> Any:
-    """Length of the first axis of what a generator is asked for: by shape, or one result for each row of logits."""
+def _length(lead: Any) -> tuple[Any, Any]:
+    """Length of the first axis of what a generator is asked for, and its shape as far as it is known.
+
+    It is asked by shape, or for one result for each row of logits.
+    """
     if tf.is_tensor(lead):
-        return lead[0] if lead.dtype.is_integer and lead.shape.rank == 1 else tf.shape(lead)[0]
-    if isinstance(lead, (tuple, list)):
-        return lead[0] if len(lead) else 1
-    return len(lead)
+        is_shape = lead.dtype.is_integer and lead.shape.rank == 1
+        return (lead[0], _static(lead)) if is_shape else (tf.shape(lead)[0], lead.shape)
+    if isinstance(lead, (tuple, list, tf.TensorShape)):
+        shape = tf.stack([tf.cast(size, tf.int64) for size in lead]) if len(lead) else tf.ones([1], tf.int64)
+        return shape[0], _static(shape)
+    return len(lead), tf.TensorShape([len(lead)])

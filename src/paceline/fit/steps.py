@@ -19,7 +19,7 @@ import tensorflow as tf
 from paceline.cluster.communication import Communication
 from paceline.fit.metrics import is_of_all_ranks
 from paceline.fit.replica import current_replica, taking_place
-from paceline.fit.shares import is_share
+from paceline.fit.shares import is_share, share_of
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy import compat
 from paceline.strategy.replica_context import OutOfData, PacelineReplicaContext, no_more_rows
@@ -124,8 +124,22 @@ def _numbers_of_all_ranks(logs: Any, replica: PacelineReplicaContext) -> Any:
 def _part_of(value: Any, replica: PacelineReplicaContext) -> Any:
     if not value.dtype.is_floating:
         return value if replica.replica_id_in_sync_group == 0 else tf.zeros_like(value)
-    if is_share(value):
-        return value
     if not replica.rows.known:
-        return value / tf.cast(replica.num_replicas_in_sync, value.dtype)
-    return tf.math.multiply_no_nan(value, replica.rows.share(value.dtype))
+        return value if is_share(value) else value / tf.cast(replica.num_replicas_in_sync, value.dtype)
+    return share_of(value, replica.rows)
+
+
+def of_keras(keras_train_step: Function) -> Function:
+    """Keras's `TensorFlowTrainer.train_step`: what its tape gives goes into the optimizer as it is."""
+
+    def train_step(self: Any, data: Any) -> Any:
+        replica = current_replica()
+        if replica is None:
+            return keras_train_step(self, data)
+        replica.rows.in_keras_step = True
+        try:
+            return keras_train_step(self, data)
+        finally:
+            replica.rows.in_keras_step = False
+
+    return train_step

@@ -17,6 +17,7 @@ newer one, this is the only file to mend.
 | `context.context` | to give the runtime a cluster for TensorFlow's own collectives without TensorFlow's own strategy |
 | `script_ops.EagerFunc`, `._py_funcs` | what `tf.numpy_function` calls through; itself it is 4 to 12 times as slow |
 | `tf.__internal__.autograph.tf_convert` | `strategy.run(tf.function)`: its Python, traced within the step |
+| `tf.function(…)._autograph`, `type(tf.function(…)).__call__` | the same for a `tf.function` that a step calls |
 | `stateful_random_ops` | whether TensorFlow's global generator has been made; asking the public way makes it |
 | `gen_random_ops` | where `tf.random` makes its operations: only there are seed and shape known together |
 | `control_flow_v2_func_graphs.WhileBodyFuncGraph` | to know whether a draw is built within a loop |
@@ -54,6 +55,20 @@ def for_graphs(python_function: Any) -> Any:
     return tf.__internal__.autograph.tf_convert(python_function, context)
 
 
+def called_in_graph(function: Any, args: Any, kwargs: Any) -> Any:
+    """Calls the Python of a `tf.function` within the graph that is being built, converted as TensorFlow would trace it.
+
+    Keras's own steps are not converted, and what they call is not either; a `tf.function` in them is.
+    """
+    python_function = function.python_function
+    if not getattr(function, "_autograph", True):
+        return python_function(*args, **kwargs)
+    now = tf.__internal__.autograph.control_status_ctx()
+    enabled = type(now)(status=type(now.status).ENABLED)
+    with enabled:
+        return tf.__internal__.autograph.tf_convert(python_function, enabled)(*args, **kwargs)
+
+
 __all__ = [
     "EagerFunc",
     "MirroredVariable",
@@ -65,6 +80,7 @@ __all__ = [
     "UnaryUnchangedStructureDataset",
     "UpdateContext",
     "WhileBodyFuncGraph",
+    "called_in_graph",
     "context",
     "create_mirrored_variable",
     "for_graphs",

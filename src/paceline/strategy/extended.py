@@ -14,7 +14,7 @@ import tensorflow as tf
 from paceline.comm.world import World
 from paceline.data.local_batches import every_nth_batch, local_batches, mark_as_local
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
-from paceline.strategy import compat, draws
+from paceline.strategy import compat, draws, nested_functions
 from paceline.strategy.distributed_data import as_distributed
 from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
@@ -44,6 +44,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         self._step_rows: StepRows | None = None
         self.latest_rows: StepRows | None = None
         """The row counts of the step that `run` has called last."""
+        nested_functions.install()
         self._lifted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         """For each `tf.function` given to `run`, the graph that holds the whole of its step."""
 
@@ -55,9 +56,17 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         # A trace of `fn` by itself would keep the row counts of the step that it was made in.
         if not tf.executing_eagerly():
             return self._call_as_replica(compat.for_graphs(fn.python_function), args, kwargs)
+        return self.call_as_own_graph(fn, args, kwargs)
+
+    def call_as_own_graph(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """Calls a `tf.function` as a step of its own: a graph that counts the rows of these arguments."""
         if fn not in self._lifted:
             self._lifted[fn] = self._as_one_graph(fn.python_function)
-        return self._lifted[fn](args, kwargs)
+        around, self._step_rows = self._step_rows, None
+        try:
+            return nested_functions.call_apart(self._lifted[fn], args, kwargs)
+        finally:
+            self._step_rows = around
 
     def _as_one_graph(self, python_function: Callable[..., Any]) -> Any:
         converted = compat.for_graphs(python_function)

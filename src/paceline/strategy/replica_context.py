@@ -38,13 +38,30 @@ class StepRows:
         self.statistics = MovingStatistics(self, size, collectives)
         self.of_trainer = False
         """Whether the step is a Keras trainer's, not one of a custom loop."""
+        self.in_keras_step = False
+        """Whether the trainer's own step runs, and no `train_step` of a user's."""
         self.loss_is_share = False
         """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
+        self.has_hidden_shares = False
+        """Whether one has done so in a graph within the step's, such as a loop's, into which nobody looks."""
+        self.gradients_are_global = False
+        """Whether a tape has given gradients that are summed over ranks."""
+        self._graph = _current_graph()
 
     @property
     def known(self) -> bool:
         """Whether the step has a batch at all."""
         return self._local is not None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether what is built now is a part of the step itself, and not of a loop or branch in it."""
+        return _current_graph() is self._graph
+
+    def note_share(self) -> None:
+        """A loss has just been scaled to this rank's share."""
+        self.loss_is_share = True
+        self.has_hidden_shares |= not self.is_here
 
     @property
     def local(self) -> Any:
@@ -68,7 +85,7 @@ class StepRows:
         return local_slice(self._global(), self._rank, self._size)[0]
 
     def _global(self) -> Any:
-        graph = None if tf.executing_eagerly() else compat.get_default_graph()
+        graph = _current_graph()
         for built_in, total in self._global_by_graph:
             if built_in is None or _is_inside(graph, built_in):
                 return total
@@ -119,6 +136,11 @@ def _end_without_rows(total: Any) -> list[Any]:
 
 
 _ENDING = PythonCall(_end_without_rows)
+
+
+def _current_graph() -> Any:
+    """The graph that is being built; None: operations run at once."""
+    return None if tf.executing_eagerly() else compat.get_default_graph()
 
 
 def _is_inside(graph: Any, outer: Any) -> bool:
@@ -180,6 +202,10 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
     def _merge_call(self, merge_fn: Any, args: Any, kwargs: Any) -> Any:
         with draws.of_all_ranks():
             return super()._merge_call(merge_fn, args, kwargs)
+
+    def summed(self, tensors: Sequence[Any]) -> list[Any]:
+        """The sums of `tensors` over ranks, equal shapes and dtypes on all of them; differentiable. Collective."""
+        return list(self._differentiable_sum(*tensors))
 
     def _differentiable_sum(self, *tensors: Any) -> Any:
         """Sum over ranks; the gradient of a sum over ranks is the sum over ranks of the gradients."""

@@ -1,0 +1,52 @@
+"""`tf.function`s that a step calls are built into it, and not traced by themselves.
+
+TensorFlow traces a function once for each kind of arguments, and uses the trace wherever it is called. What Paceline
+puts into a step belongs to that step: how many rows it has, which of its numbers are shares, what it has moved. A trace
+that is kept from one step would carry the counts of that one into the others, or be out of their scope.
+
+    in a graph                    its Python runs there, converted by AutoGraph as TensorFlow would trace it
+    in an eager step of Keras     its Python runs there: the user has asked for that (`run_eagerly=True`)
+    in an eager custom loop       a graph of its own, with the rows of its own arguments, as `strategy.run` makes one
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.strategy import compat
+from paceline.strategy.replica_context import PacelineReplicaContext
+
+Function = Callable[..., Any]
+
+_PolymorphicFunction = type(tf.function(lambda: None))
+_call_apart: Function = _PolymorphicFunction.__call__
+
+
+def install() -> None:
+    """From now on, what a step of several replicas calls is built into it. Again: nothing."""
+    if _PolymorphicFunction.__call__ is _call_apart:
+        _PolymorphicFunction.__call__ = _built_in(_call_apart)
+
+
+def call_apart(function: Any, *args: Any) -> Any:
+    """Calls a `tf.function` of Paceline's own, which holds a whole step."""
+    return _call_apart(function, *args)
+
+
+def _built_in(call: Function) -> Function:
+    @functools.wraps(call)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+        context: Any = tf.distribute.get_replica_context()
+        # Others: functions of a SavedModel, say, which nothing of Paceline has ever been in.
+        is_nested = isinstance(context, PacelineReplicaContext) and type(self) is _PolymorphicFunction
+        if not is_nested or context.num_replicas_in_sync == 1:
+            return call(self, *args, **kwargs)
+        if not tf.executing_eagerly():
+            return compat.called_in_graph(self, args, kwargs)
+        if context.rows.of_trainer:
+            return self.python_function(*args, **kwargs)
+        return context.strategy.extended.call_as_own_graph(self, args, kwargs)
+
+    return __call__
