@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from paceline.fit.replica import current_batch_replica
 from paceline.fit.shares import mark_as_share, share_of, terms
+from paceline.strategy.replica_context import StepRows
 
 Function = Callable[..., Any]
 
@@ -40,11 +41,18 @@ def weighed_by_rows(keras_update: Function) -> Function:
             values = tf.math.divide_no_nan(tf.cast(share_of(values, rows), self.dtype), share)
         # A mean over no rows is not a number; it must not reach the sum, not even times zero.
         values = tf.where(local > 0, tf.cast(values, self.dtype), tf.zeros([], self.dtype))
-        if sample_weight is None or not tf.is_tensor(sample_weight):  # a number of the step; a tensor is of these rows
-            sample_weight = share * (1.0 if sample_weight is None else tf.cast(sample_weight, self.dtype))
-        return keras_update(self, values, sample_weight)
+        return keras_update(self, values, _weight(sample_weight, rows, share))
 
     return update_state
+
+
+def _weight(given: Any, rows: StepRows, share: Any) -> Any:
+    """What a number that this rank notes counts: all ranks together note that of a step once."""
+    if given is None:
+        return share
+    if tf.is_tensor(given) or given == tf.get_static_value(rows.local):  # this rank's rows, which add up
+        return given
+    return given * share
 
 
 def _is_scalar(values: Any) -> bool:

@@ -49,24 +49,32 @@ except ImportError as fault:
     ) from fault
 
 
-def for_graphs(python_function: Any) -> Any:
-    """`python_function` as `tf.function` would trace it: converted by AutoGraph, unless that is switched off here."""
-    context = tf.__internal__.autograph.control_status_ctx()
-    return tf.__internal__.autograph.tf_convert(python_function, context)
-
-
-def called_in_graph(function: Any, args: Any, kwargs: Any) -> Any:
-    """Calls the Python of a `tf.function` within the graph that is being built, converted as TensorFlow would trace it.
+def for_graphs(function: Any) -> Any:
+    """The Python of a `tf.function`, for a graph that is being built: converted as TensorFlow would trace it.
 
     Keras's own steps are not converted, and what they call is not either; a `tf.function` in them is.
     """
-    python_function = function.python_function
-    if not getattr(function, "_autograph", True):
-        return python_function(*args, **kwargs)
-    now = tf.__internal__.autograph.control_status_ctx()
-    enabled = type(now)(status=type(now.status).ENABLED)
-    with enabled:
-        return tf.__internal__.autograph.tf_convert(python_function, enabled)(*args, **kwargs)
+    # Not `function` itself: who keeps this by it would keep both for ever.
+    python_function, signature = function.python_function, function.input_signature or ()
+    converts = getattr(function, "_autograph", True)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        args = (*map(_as_specified, args, signature), *args[len(signature) :])
+        if not converts:
+            return python_function(*args, **kwargs)
+        now = tf.__internal__.autograph.control_status_ctx()
+        enabled = type(now)(status=type(now.status).ENABLED)
+        with enabled:
+            return tf.__internal__.autograph.tf_convert(python_function, enabled)(*args, **kwargs)
+
+    return called
+
+
+def _as_specified(argument: Any, spec: Any) -> Any:
+    """An argument made the tensor that an `input_signature` says it is."""
+    if isinstance(spec, tf.TensorSpec) and not tf.is_tensor(argument):
+        return tf.convert_to_tensor(argument, spec.dtype)
+    return argument
 
 
 __all__ = [
@@ -80,7 +88,6 @@ __all__ = [
     "UnaryUnchangedStructureDataset",
     "UpdateContext",
     "WhileBodyFuncGraph",
-    "called_in_graph",
     "context",
     "create_mirrored_variable",
     "for_graphs",

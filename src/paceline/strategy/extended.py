@@ -55,21 +55,21 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
             return self._call_as_replica(fn, args, kwargs)
         # A trace of `fn` by itself would keep the row counts of the step that it was made in.
         if not tf.executing_eagerly():
-            return self._call_as_replica(compat.for_graphs(fn.python_function), args, kwargs)
+            return self._call_as_replica(compat.for_graphs(fn), args, kwargs)
         return self.call_as_own_graph(fn, args, kwargs)
 
     def call_as_own_graph(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """Calls a `tf.function` as a step of its own: a graph that counts the rows of these arguments."""
         if fn not in self._lifted:
-            self._lifted[fn] = self._as_one_graph(fn.python_function)
+            self._lifted[fn] = self._as_one_graph(fn)
         around, self._step_rows = self._step_rows, None
         try:
             return nested_functions.call_apart(self._lifted[fn], args, kwargs)
         finally:
             self._step_rows = around
 
-    def _as_one_graph(self, python_function: Callable[..., Any]) -> Any:
-        converted = compat.for_graphs(python_function)
+    def _as_one_graph(self, function: Any) -> Any:
+        converted = compat.for_graphs(function)
         return tf.function(
             lambda args, kwargs: self._call_as_replica(converted, args, kwargs), autograph=False, reduce_retracing=True
         )

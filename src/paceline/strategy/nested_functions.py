@@ -44,7 +44,7 @@ def _built_in(call: Function) -> Function:
         if not is_nested or context.num_replicas_in_sync == 1:
             return call(self, *args, **kwargs)
         if not tf.executing_eagerly():
-            return compat.called_in_graph(self, args, kwargs)
+            return compat.for_graphs(self)(*args, **kwargs)
         if context.rows.of_trainer:
             return self.python_function(*args, **kwargs)
         return context.strategy.extended.call_as_own_graph(self, args, kwargs)

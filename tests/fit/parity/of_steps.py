@@ -57,7 +57,7 @@ class Stepping(keras.Model):
             [variable for g, variable in zip(gradients, variables, strict=True) if g is not None],
         )
         loss = tf.reduce_mean(loss) if loss.shape.rank else loss
-        self.tracker.update_state(loss)
+        self.tracker.update_state(loss, sample_weight=0.5)
         return {"tracked": self.tracker.result(), "last": loss}
 
     def test_step(self, data: Any) -> dict[str, Any]:
