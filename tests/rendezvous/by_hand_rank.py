@@ -77,6 +77,7 @@ def main(what: dict) -> None:
             os._exit(1)
         case "leave-then-wait":
             membership.leave()
+            say(left=True)
             sys.stdin.readline()
     membership.leave()
 

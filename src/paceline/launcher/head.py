@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from paceline.errors import EXIT_CONFIGURATION, EXIT_UNAVAILABLE, ConfigurationError
-from paceline.launcher.background import in_background
+from paceline.launcher.blocking_work import in_background
 from paceline.launcher.generations import report
 from paceline.launcher.generations.generation import Generation
 from paceline.launcher.generations.ledger import Ledger, death_text

@@ -11,6 +11,7 @@ person. It imports no TensorFlow and no MPI, so that it is there before the work
 import contextlib
 import enum
 import os
+import select
 import signal
 import socket
 import sys
@@ -128,7 +129,7 @@ class Watchdog:
                 self._pmi.release(keys)
             case Ended() if self._state is State.MEETING:
                 self._deny(orders.Denied(False, wording.formation_ended_message(message)))
-            case Ended() if self._state is State.STANDING:
+            case Ended() if self._state is State.STANDING and not self._has_just_left():
                 self._say(wording.ending_line(self._order.rank, self._order.facts.hostname, message))
                 self._end_worker(0.0)
 
@@ -178,6 +179,12 @@ class Watchdog:
         if not data:
             self._loop.forget(self._line)
             self._worker_gone()
+
+    def _has_just_left(self) -> bool:
+        """Whether the worker has said that it leaves, and the loop has not come to it yet."""
+        if select.select([self._line], [], [], 0)[0]:
+            self._read_line(True, False)
+        return self._state is not State.STANDING
 
     def _hear_worker(self, line: bytes) -> None:
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
 from paceline.launcher.asyncio_loop import AsyncioLoop
-from paceline.launcher.background import in_background
+from paceline.launcher.blocking_work import in_background
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.installed import comparable_facts
 from paceline.launcher.hosts.interfaces import address_of_ssh, own_interfaces
