@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ JOBS: dict[str, Callable[[], Any]] = {}
 
 ROWS, BATCH = 100, 8
 STEPS = -(-ROWS // BATCH)
+MANY_FITS, STEPS_OF_MANY = 19, 5
+STEPS_UNTIL_PRUNED = STEPS + 5
 
 layers = keras.layers
 LOSS = keras.losses.SparseCategoricalCrossentropy
@@ -229,6 +232,32 @@ def py_dataset_with_threads() -> Any:
     return result_of(model_of(), Batches(workers=2))
 
 
+class ShuffledAtBothEnds(Batches):
+    """Shuffles where an epoch begins, too, and with Python's random numbers, from which Keras draws the batches."""
+
+    def on_epoch_begin(self) -> None:
+        self.generator.shuffle(self.order)
+        np.random.shuffle(self.order)
+        self.order[:] = np.roll(self.order, random.randrange(ROWS))
+
+
+def shuffled_at_both_ends(**options: Any) -> Any:
+    features, labels = rows()
+    held_back = features[:40], labels[:40]
+    return result_of(model_of(), ShuffledAtBothEnds(), validation_data=held_back, **options)
+
+
+@job
+def py_dataset_shuffled_at_both_ends() -> Any:
+    return shuffled_at_both_ends()
+
+
+@job
+def py_dataset_one_iterator_ahead() -> Any:
+    """With the number of steps given, Keras makes the iterator of an epoch at the end of the one before."""
+    return shuffled_at_both_ends(steps_per_epoch=STEPS)
+
+
 @job
 def generator() -> Any:
     def batches() -> Iterator[Any]:
@@ -432,6 +461,43 @@ def fewer_epochs_and_then_all() -> Any:
         assert model.history.epoch == [0, 1]
         raise Death
     return told(model)
+
+
+@job
+def more_fits_than_ends_are_kept() -> Any:
+    """Of the first ones a rerun has no snapshot, and yet the shuffle that they share goes on behind all of them."""
+    features, labels = rows()
+    wide = np.repeat(features[:40], 1500, axis=1)  # 1.4 MB: more than a snapshot takes of an iterator
+    data = tf.data.Dataset.from_tensor_slices((wide, labels[:40])).shuffle(40).map(lambda x, y: (x[:6], y)).batch(BATCH)
+    model = model_of()
+    for _ in range(MANY_FITS):
+        fit(model, data, epochs=1)
+    return told(model)
+
+
+class PrunedError(Exception):
+    """As a search for hyperparameters raises it."""
+
+
+class Prunes(keras.callbacks.Callback):
+    """Gives a trial up."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if int(self.model.optimizer.iterations) == STEPS_UNTIL_PRUNED:
+            raise PrunedError(float(logs["loss"]))
+
+
+@job
+def caught_exception() -> Any:
+    """The script meets it again in each rerun, and the next trial goes on."""
+    data, pruned, second = shuffled(), model_of(layers.Dropout(0.2)), model_of()
+    caught = None
+    try:
+        fit(pruned, data, callbacks=[Prunes()])
+    except PrunedError as error:
+        caught = repr(error)
+    fit(second, data, epochs=2)
+    return told(pruned, second, caught=caught)
 
 
 @job

@@ -9,7 +9,7 @@ import time
 import traceback
 from pathlib import Path
 
-from jobs import JOBS, STEPS
+from jobs import JOBS, MANY_FITS, STEPS, STEPS_OF_MANY, STEPS_UNTIL_PRUNED
 from lives import SEED, live, lives, num_steps
 
 import paceline.callbacks
@@ -33,7 +33,11 @@ PHASES = {
 DEATHS = {
     **PHASES,
     "py_dataset_in_two_fits": [("step", 2 * STEPS + 1), ("step", 2)],  # before the second one's first snapshot, and on
+    "py_dataset_shuffled_at_both_ends": [("told", STEPS), ("told in test", 1), ("step", 5)],
+    "py_dataset_one_iterator_ahead": [("told in test", 1), ("step", 5)],
     "generator_in_two_fits": [("step", 2 * 7 + 1)],
+    "more_fits_than_ends_are_kept": [("step", (MANY_FITS - 2) * STEPS_OF_MANY + 3), ("step", 3 + 4)],
+    "caught_exception": [("step", STEPS_UNTIL_PRUNED + 5), ("step", STEPS_UNTIL_PRUNED + 4)],
     "stopped_in_mid_epoch": [("test", 2 + 2), ("told in test", 1)],
     "fewer_epochs_and_then_all": [("step", 2 * STEPS + 3), ("step", 1)],
 }

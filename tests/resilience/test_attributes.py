@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.resilience.attributes import encode_captured, restore
+from paceline.resilience.attributes import Attribute, encode_captured, restore
 from paceline.resilience.object_state import decode
 
 
@@ -138,12 +138,24 @@ def test_an_object_that_knows_its_state_is_asked() -> None:
 def test_which_attributes_are_kept_may_be_asked() -> None:
     asked = {}
 
-    def is_kept(name: str, value: Any, arrays: Any) -> bool:
-        asked[name] = None if arrays is None else [*arrays]
-        return name != "count"
+    def is_kept(attribute: Attribute) -> bool:
+        asked[attribute.name] = None if attribute.arrays is None else [*attribute.arrays]
+        return attribute.name != "count"
 
     tensors: dict[str, Any] = {}
     encoded = encode_captured(Holder(), tensors, "it", frozenset({"model", "generators"}), is_kept)
     assert asked == {"array": ["it/array"], "best": [], "count": [], "function": None, "seen": []}
     assert encoded["state"].keys() == {"array", "best", "seen"}
+    assert encoded["unchanged"] == ["count"]
     assert tensors.keys() == {"it/array"}
+
+
+def test_what_had_not_been_changed_is_put_where_the_script_had_it() -> None:
+    holder = Holder()
+    seen = holder.seen
+    holder.count, holder.best = 9, 1.0
+    seen.append(2.5)
+    state = {"hook": None, "state": {"best": 0.5}, "unchanged": ["seen", "gone"]}
+    restore(holder, state, {"count": 3, "best": 7.0, "seen": [1.5]})
+    assert (holder.count, holder.best) == (9, 0.5), "the first could not be held, so nothing is known of it"
+    assert holder.seen is seen == [1.5]

@@ -6,13 +6,6 @@ from hypothesis import strategies as st
 from paceline.resilience.cursor import Cursor, Replay, replay_to
 
 
-def test_an_epoch_that_is_being_validated_has_the_next_iterator() -> None:
-    assert Cursor(step=7, batches=(7, 0)).has_next_iterator
-    assert not Cursor(step=7, batches=(7,)).has_next_iterator
-    assert not Cursor(step=0, batches=(7, 0)).has_next_iterator
-    assert not Cursor().has_next_iterator
-
-
 def test_comes_back_by_making_iterators_and_skipping_in_the_last() -> None:
     cursor = Cursor(batches=(7, 0, 3))
     assert replay_to(cursor, is_one_stream=False) == Replay(2, (), 3)

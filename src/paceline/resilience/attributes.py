@@ -9,7 +9,8 @@ import itertools
 import logging
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,21 @@ _LOGGER = logging.getLogger("paceline")
 
 _HOOKS = (("state_dict", "load_state_dict"), ("get_state", "set_state"))
 
-IsKept = Callable[[str, Any, Tensors | None], bool]
-"""Asked with an attribute's name, its value, and its arrays, or None where a snapshot cannot hold it."""
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One of an object's, looked at once."""
+
+    name: str
+    value: Any
+    encoded: Any
+    """As JSON."""
+    arrays: Tensors | None
+    """Those that it names; None where a snapshot cannot hold the value."""
+
+
+IsKept = Callable[[Attribute], bool]
+"""Whether a snapshot should hold an attribute; asked, too, about those that it cannot hold."""
 
 
 def encode_captured(
@@ -44,38 +58,58 @@ def encode_captured(
         left_out: Attributes that are not its state.
         is_kept: Which of the others are; None: all that can be held.
     """
+    getter = getter_of(thing)
+    if getter is not None:
+        return encode({"hook": getter, "state": getattr(thing, getter)()}, tensors, path)
+    attributes, unchanged = {}, []
+    for attribute in attributes_of(thing, path, left_out):
+        is_wanted = is_kept is None or is_kept(attribute)
+        if attribute.arrays is None:
+            continue
+        if is_wanted:
+            attributes[attribute.name] = attribute.encoded
+            tensors.update(attribute.arrays)
+        else:
+            unchanged.append(attribute.name)
+    return {"hook": None, "state": attributes, "unchanged": unchanged}
+
+
+def getter_of(thing: Any) -> str | None:
+    """The method that tells an object's state; None where its attributes do."""
     for getter, setter in _HOOKS:
         if callable(getattr(thing, getter, None)) and callable(getattr(thing, setter, None)):
-            return encode({"hook": getter, "state": getattr(thing, getter)()}, tensors, path)
-    attributes = {}
-    for name, value in attributes_of(thing):
+            return getter
+    return None
+
+
+def attributes_of(thing: Any, path: str = "", left_out: frozenset[str] = frozenset()) -> Iterator[Attribute]:
+    """By name; their arrays are called after `path`."""
+    for name, value in sorted(getattr(thing, "__dict__", {}).items(), key=lambda item: item[0]):
         if name in left_out:
             continue
-        own: Tensors | None = {}
-        encoded = None
+        arrays: Tensors = {}
         try:
-            encoded = encode(value, own, f"{path}/{name}")  # type: ignore[arg-type]
+            yield Attribute(name, value, encode(value, arrays, f"{path}/{name}"), arrays)
         except CannotHoldError:
-            own = None
-        if (is_kept is None or is_kept(name, value, own)) and own is not None:
-            attributes[name] = encoded
-            tensors.update(own)
-    return {"hook": None, "state": attributes}
+            yield Attribute(name, value, None, None)
 
 
-def attributes_of(thing: Any) -> list[tuple[str, Any]]:
-    """Names and values, by name."""
-    return sorted(vars(thing).items(), key=lambda item: item[0]) if hasattr(thing, "__dict__") else []
+def restore(thing: Any, state: Mapping[str, Any], originals: Mapping[str, Any] | None = None) -> None:
+    """Puts `state` back into an object like the one that `encode_captured` was given.
 
-
-def restore(thing: Any, state: Mapping[str, Any]) -> None:
-    """Puts `state`, decoded, back into an object like the one that `encode_captured` was given."""
+    Args:
+        thing: The object.
+        state: Its state, decoded.
+        originals: By name, what attributes hold of which the snapshot says that they had not been changed.
+    """
     for getter, setter in _HOOKS:
         if state["hook"] == getter:
             getattr(thing, setter)(state["state"])
             return
+    unchanged = state.get("unchanged", ())  # older snapshots say nothing of them
+    values = {name: value for name, value in (originals or {}).items() if name in unchanged}
     without_place = []
-    for name, value in state["state"].items():
+    for name, value in {**values, **state["state"]}.items():
         old = getattr(thing, name, None)
         if has_place(old, value):
             setattr(thing, name, put_into(old, value))

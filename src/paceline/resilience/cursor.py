@@ -25,11 +25,6 @@ class Cursor:
     steps_seen: int = 0
     """Steps that Keras has counted in the iterator that is being read."""
 
-    @property
-    def has_next_iterator(self) -> bool:
-        """Whether the epoch's data has been read, and the next epoch's iterator been made: so it is in a validation."""
-        return self.step > 0 and self.batches[-1:] == (0,)
-
     def to_json(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {name: getattr(self, name) for name in self.__slots__}

@@ -37,6 +37,7 @@ ENDS_FIT = "ends_fit"
 _ENDS_OF_FITS_KEPT = 16
 _PARTS_SECONDS = 120.0
 _POLL_SECONDS = 0.01
+_HEAD_START_SECONDS = 0.005
 _LAST_SECONDS = 20.0
 """For what is being written when the process ends."""
 
@@ -79,7 +80,7 @@ class Keeper:
         self._handed_over: deque[tuple[int, int]] = deque()
         """Steps and attempts of snapshots that are waiting, or have been left out."""
         self._background: BackgroundWriter[_Job, SnapshotInfo | None] = BackgroundWriter(
-            self._write, self._done, patience_seconds=_LAST_SECONDS
+            self._write, self._done, patience_seconds=_LAST_SECONDS, head_start_seconds=_HEAD_START_SECONDS
         )
         self.found: SnapshotInfo | None = None
         """The snapshot to go on from, the same on all ranks; None: there is none."""

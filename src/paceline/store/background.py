@@ -48,6 +48,8 @@ class BackgroundWriter(Generic[Job, Result]):
         write: The work.
         on_done: Told of each job that was begun, in the thread; what it raises is logged.
         patience_seconds: How long leaving the block may take.
+        head_start_seconds: How long whoever has handed over a job goes on alone. A thread that wakes at once takes the
+            interpreter, and a worker's only core, from the step that is about to begin.
         clock: Seconds.
     """
 
@@ -57,11 +59,13 @@ class BackgroundWriter(Generic[Job, Result]):
         on_done: Callable[[Job, Outcome[Result]], None],
         *,
         patience_seconds: float = 60.0,
+        head_start_seconds: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._write = write
         self._on_done = on_done
         self._patience_seconds = patience_seconds
+        self._head_start_seconds = head_start_seconds
         self._clock = clock
         self._change = threading.Condition()
         self._waiting: list[Job] = []  # never more than one
@@ -109,6 +113,8 @@ class BackgroundWriter(Generic[Job, Result]):
                     return
                 job = self._waiting.pop()
                 self._is_busy = True
+            if self._head_start_seconds:
+                time.sleep(self._head_start_seconds)
             try:
                 self._on_done(job, self._outcome(job))
             except Exception:  # the thread must live: the next job is another chance

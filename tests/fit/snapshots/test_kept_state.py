@@ -10,9 +10,99 @@ import pytest
 from paceline.fit.snapshots import kept_state
 from paceline.fit.snapshots.restored import Restored, put_back
 from paceline.resilience import variables
+from paceline.resilience.attributes import encode_captured
 from paceline.resilience.generators import capture_generators
 from paceline.resilience.kept_memory import Memory
 from paceline.resilience.object_state import encode
+
+
+class Watcher(keras.callbacks.Callback):
+    """Does what callbacks do with what they hold."""
+
+    def __init__(self, losses: list[float], path: str = "first", patience: int = 5) -> None:
+        super().__init__()
+        self.path, self.patience, self.losses = path, patience, losses
+        self.wait, self.is_swapped, self.best = 4, False, None
+        self.random = np.random.default_rng(1)
+        self.rate = 0.1
+        self.file: Any = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.wait, self.best, self.made, self.file = 0, float("inf"), {}, open
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.is_swapped = not self.is_swapped
+        self.losses.append(1.0)
+
+    def train(self) -> None:
+        self.on_epoch_begin(1)  # the second one: swapped twice
+        self.wait, self.rate = 4, 0.05
+        self.made["a"] = self.random.random()
+
+
+def begun(callback: Watcher, *, goes_on: bool) -> Watcher:
+    kept_state.callbacks_begin([callback], holds_values=goes_on)
+    callback.on_train_begin()
+    callback.on_epoch_begin(1 if goes_on else 0)
+    return callback
+
+
+def test_a_callback_gets_what_training_has_changed_and_keeps_what_the_script_has_set() -> None:
+    """Whatever its hooks, which run once more in a rerun, have made of either."""
+    first = begun(Watcher([]), goes_on=False)
+    first.train()
+    tensors: dict[str, Any] = {}
+    [[_, state]] = states = kept_state.capture_callbacks([first], tensors)
+    assert state["held"]["state"].keys() == {"losses", "best", "made", "random", "rate"}
+    assert state["held"]["unchanged"] == ["is_swapped", "path", "patience", "wait"]
+    losses: list[float] = []
+    rerun = begun(Watcher(losses, path="second", patience=9), goes_on=True)
+    assert (rerun.wait, rerun.is_swapped) == (0, True)
+    kept_state.restore_callbacks([rerun], states, tensors)
+    assert (rerun.path, rerun.patience) == ("second", 9)
+    assert (rerun.wait, rerun.is_swapped, rerun.best, rerun.rate) == (4, False, float("inf"), 0.05)
+    assert rerun.losses is losses == first.losses
+    assert rerun.made == first.made
+    assert rerun.random.random() == first.random.random()
+    assert rerun.file is open
+    [[_, again]] = kept_state.capture_callbacks([rerun], {})
+    assert again["held"]["state"].keys() >= state["held"]["state"].keys(), "what a snapshot knows to change stays in"
+
+
+def test_a_snapshot_of_an_older_version_gives_all_back() -> None:
+    first = begun(Watcher([]), goes_on=False)
+    first.train()
+    held = encode_captured(first, {}, "callbacks/0", frozenset({"random", "_model", "params"}))
+    del held["unchanged"]
+    rerun = begun(Watcher([], path="second"), goes_on=True)
+    kept_state.restore_callbacks([rerun], [["Watcher", {"held": held, "monitor_op": None}]], {})
+    assert (rerun.path, rerun.wait, rerun.is_swapped) == ("first", 4, False)
+
+
+def test_callbacks_of_keras_have_their_settings_from_the_script() -> None:
+    """Their state is what it was, as `on_train_begin` of either run leaves it or training has made it."""
+
+    def made(folder: str, patience: int) -> list[Any]:
+        return [
+            keras.callbacks.EarlyStopping("loss", patience=patience, min_delta=0.01),
+            keras.callbacks.ReduceLROnPlateau("loss", patience=patience),
+            keras.callbacks.ModelCheckpoint(f"{folder}/a.keras", monitor="loss", save_freq=9),
+            keras.callbacks.TensorBoard(folder),
+        ]
+
+    first, tensors = made("/tmp/run1", 5), {}
+    kept_state.callbacks_begin(first, holds_values=False)
+    first[0].best, first[0].wait, first[0].min_delta = 0.5, 2, -0.01
+    first[1].best, first[2].best, first[2]._batches_seen_since_last_saving = 0.5, 0.5, 3
+    states = kept_state.capture_callbacks(first, tensors)
+    stopping, plateau, checkpoint, board = rerun = made("/tmp/run2", 8)
+    kept_state.callbacks_begin(rerun, holds_values=True)
+    kept_state.restore_callbacks(rerun, states, tensors)
+    assert (stopping.patience, stopping.best, stopping.wait, stopping.min_delta) == (8, 0.5, 2, -0.01)
+    assert (plateau.patience, plateau.best) == (8, 0.5)
+    assert checkpoint.filepath == "/tmp/run2/a.keras"
+    assert (checkpoint.best, checkpoint._batches_seen_since_last_saving) == (0.5, 3)
+    assert board.log_dir == "/tmp/run2"
 
 
 def test_accumulated_gradients_are_each_rank_s_own() -> None:

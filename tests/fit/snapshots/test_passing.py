@@ -7,7 +7,10 @@ import keras
 import numpy as np
 import pytest
 
+from paceline.comm.solo import SoloCommunicator
+from paceline.fit.snapshots import passing
 from paceline.fit.snapshots.passing import Passing
+from paceline.fit.snapshots.past import PAST, Past
 from paceline.fit.snapshots.restored import Restored
 
 
@@ -25,10 +28,47 @@ def test_the_newest_snapshot_may_be_that_of_another_model(caplog: pytest.LogCapt
     before = model.get_weights()
     world: Any = SimpleNamespace(rank=0, size=1)
     keeper: Any = None
-    Passing(keeper, world, fit_call=4)._take_what_fits(model, [], keras.callbacks.History(), restored)
+    Passing(keeper, world, 4, Past())._take_what_fits(model, [], keras.callbacks.History(), restored)
     for weight, was in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, was)
     [record] = caplog.records
     assert "fit number 5 had ended" in record.getMessage()
     assert "stays UNTRAINED" in record.getMessage()
     assert "has the shape (3, 8) in the snapshot and (3, 2) in the script" in record.getMessage()
+
+
+def passing_over(fit_call: int, past: Past, own: Past | None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """In a run whose newest snapshot is one of fit 29, in its first epoch, and has `own` of the fits before it."""
+    tensors: dict[str, Any] = {}
+    state: Any = {"cursor": {"batches": [40]}}
+    if own is not None:
+        state[PAST] = own.encode(tensors)
+    info: Any = SimpleNamespace(name="step-000000002940", step=2940)
+    keeper: Any = SimpleNamespace(end_of_fit=lambda call: None, found=info)
+    world: Any = SimpleNamespace(rank=0, size=1, communicator=SoloCommunicator())
+    monkeypatch.setattr(passing, "read", lambda *_: Restored(info, {}, state, tensors, []))
+    monkeypatch.setattr(passing, "build_from", lambda *_: None)
+    monkeypatch.setattr(Passing, "_take_what_fits", lambda *_: None)
+    return Passing(keeper, world, fit_call, past)
+
+
+@pytest.mark.parametrize(("is_old", "expected"), [(False, (100, 0)), (True, (40,))])
+def test_the_data_stand_behind_a_fit_without_a_snapshot(
+    is_old: bool, expected: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last ends of fits stay; the newest snapshot is of another fit, but knows how far each had read."""
+    past = Past(steps=1200, batches={11: (100, 0)})
+    told = Past(batches=dict.fromkeys(range(29), (100, 0)))
+    over = passing_over(12, past, None if is_old else told, monkeypatch)
+    assert not over.had_raised()
+    advanced: list[Any] = []
+    over._data = SimpleNamespace(advance=advanced.append, element_spec=None)
+    history = keras.callbacks.History()
+    assert over.over(None, lambda **_: history, {}) is history
+    assert advanced == [expected]
+    assert past == Past(steps=2940, batches={11: (100, 0), 12: expected}), "what is passed over is written on"
+
+
+def test_a_fit_that_had_raised_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Past(batches={0: (5,)}, raised={1})
+    assert [passing_over(call, Past(), told, monkeypatch).had_raised() for call in (0, 1, 2)] == [False, True, False]

@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
+from paceline.fit.snapshots.past import Past
 from paceline.fit.snapshots.recorder import Recorder
-from paceline.rendezvous.channel import FitEnded
+from paceline.rendezvous.channel import FitEnded, Progress
 from paceline.resilience.schedule import Schedule
 
 
@@ -22,8 +23,23 @@ def test_the_last_snapshot_is_no_step_that_is_missed() -> None:
         finish=noted("finish"),
         free_memory=noted("free"),
     )
-    recorder = Recorder(None, keeper, Schedule(3, None), world, fit_call=0, steps_before=0, resumed=None)
-    recorder._data = SimpleNamespace(cursor=SimpleNamespace(epoch=1, step=1))  # type: ignore[assignment]
+    past = Past()
+    recorder = Recorder(None, keeper, Schedule(3, None), world, fit_call=4, past=past, resumed=None)
+    recorder._data = SimpleNamespace(cursor=SimpleNamespace(epoch=1, step=1, batches=(7, 0)))  # type: ignore[assignment]
     world.identity = SimpleNamespace(seed=1, generation=1)
     recorder.ended()
     assert happened == ["chaos", FitEnded(), "keep", "finish", "free"]
+    assert past.batches == {4: (7, 0)}
+
+
+def test_a_script_that_catches_an_exception_of_fit_is_not_missed_outside_of_it() -> None:
+    """The watcher hears of the exact step, which tells an error that comes again, and then that none is due."""
+    said: list[Any] = []
+    world: Any = SimpleNamespace(rank=0, size=2, tell=said.append)
+    keeper: Any = None
+    past = Past(steps=20)
+    recorder = Recorder(None, keeper, Schedule(3, None), world, fit_call=4, past=past, resumed=None)
+    recorder.step += 3
+    recorder.failed()
+    assert said == [Progress(23, 0), FitEnded()]
+    assert past == Past(steps=20, raised={4})

@@ -1,14 +1,16 @@
-"""What of a data source goes into a snapshot: all that is small, and an order of rows, however many these are."""
+"""What of a data source goes into a snapshot: what training changes, if it is small or an order of rows."""
 
 import logging
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from paceline.fit.snapshots.source_state import MAX_SMALL_BYTES, SourceState
+from paceline.fit.snapshots.source_state import SourceState
 from paceline.resilience.object_state import frozen
+from paceline.resilience.original import MAX_SMALL_BYTES
 
 NUM_ROWS = MAX_SMALL_BYTES // 8 + 1
 
@@ -31,15 +33,57 @@ def value_of(state: SourceState) -> Any:
 def test_a_large_order_is_kept_once_it_has_been_shuffled(make: Any) -> None:
     source = Source(order=make(NUM_ROWS), data=np.zeros((NUM_ROWS, 2)), batch=8)
     state = SourceState(source, is_chief=True)
-    assert names_of(state) == {"batch"}, "what the script makes again costs nothing"
+    assert names_of(state) == set(), "what the script makes again costs nothing"
     source.order[0], source.order[5] = source.order[5], source.order[0]
     held, shuffled = value_of(state), [*source.order]
-    assert held["state"].keys() == {"batch", "order"}
+    assert held["state"].keys() == {"order"}
     rerun = Source(order=make(NUM_ROWS), data=source.data, batch=9)
     again = SourceState(rerun, is_chief=True)
     again.put_back(held)
     assert [*rerun.order] == shuffled
-    assert rerun.batch == 8
+    assert rerun.batch == 9
+    rerun.batch = 10
+    assert names_of(again) == {"batch", "order"}
+
+
+def test_settings_of_a_rerun_are_its_own() -> None:
+    """A folder that is made for each run is not there any more; other ranks than the chief have their own."""
+    source = Source(root="/tmp/run1", batch_size=32, workers=1, order=[*range(9)], epoch=0, files=["/tmp/run1/a"])
+    state = SourceState(source, is_chief=True)
+    random.Random(1).shuffle(source.order)
+    source.epoch += 1
+    held = value_of(state)
+    rerun = Source(root="/tmp/run2", batch_size=64, workers=2, order=[*range(9)], epoch=0, files=["/tmp/run2/a"])
+    SourceState(rerun, is_chief=True).put_back(held)
+    assert vars(rerun) == {
+        "root": "/tmp/run2",
+        "batch_size": 64,
+        "workers": 2,
+        "order": source.order,
+        "epoch": 1,
+        "files": ["/tmp/run2/a"],
+    }
+
+
+@pytest.mark.parametrize("before", [None, [], np.arange(3)], ids=["none", "list", "array"])
+def test_a_large_order_that_is_made_late_is_kept_at_once(before: Any) -> None:
+    source = Source(order=before)
+    state = SourceState(source, is_chief=True)
+    source.order = np.arange(NUM_ROWS)[::-1]
+    assert names_of(state) == {"order"}
+
+
+def test_what_cannot_be_held_may_be_made_late(caplog: pytest.LogCaptureFixture) -> None:
+    """A file that is opened, or a table that is read, when the first batch is asked for."""
+    source = Source(file=None, rows=None)
+    state = SourceState(source, is_chief=True)
+    source.file, source.rows = Table(), np.zeros((NUM_ROWS, 2))
+    assert names_of(state) == set()
+    assert not caplog.records
+    source.rows[0] = 1
+    assert names_of(state) == set()
+    [record] = caplog.records
+    assert "Source.rows changes" in record.getMessage()
 
 
 @pytest.mark.parametrize("is_rerun", [True, False])

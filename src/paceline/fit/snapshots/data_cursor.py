@@ -11,7 +11,6 @@ generator                 read from its beginning, with a line that shows how fa
 import functools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -22,6 +21,7 @@ from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.snapshots.data_replay import Replaying, begin_at
 from paceline.fit.snapshots.owed_batches import owe
+from paceline.fit.snapshots.place import GENERATORS, SOURCE, Begin, Place, path_of
 from paceline.fit.snapshots.source_state import SourceState
 from paceline.resilience.cursor import Cursor, replay_to
 from paceline.resilience.generators import capture_generators, restore_generators, tensorflow_is_seeded
@@ -32,26 +32,8 @@ _LOGGER = logging.getLogger("paceline")
 MAX_STATE_BYTES = 1 << 20
 """Iterators whose state is larger are replayed: a snapshot should not write shuffle buffers every minute."""
 
-BEGIN = "begin"
-"""What arrays of a place's begin are called in a snapshot."""
-
 _OPERATIONS_THAT_REPEAT = frozenset({"PyFunc", "EagerPyFunc", "DummySeedGenerator"})
 """They keep an iterator from writing down its state; replayed they do the same again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where in its data a run stood, and what it takes to come back there."""
-
-    cursor: Cursor
-    begin: Frozen
-    """Random generators and source as they were before the current iterator was made, encoded under `BEGIN`."""
-    num_batches: int | None
-    """As Keras knew it."""
-    state: Any
-    """Of the iterator; None: replay."""
-    has_stopped: bool
-    """Whether a callback had ended the epoch in this step."""
 
 
 class Unfollowed:
@@ -80,12 +62,12 @@ class DataCursor:
         self._is_chief = is_chief
         self._epoch = self._step = self._steps_seen = 0
         self._batches: list[int] = []
-        self._begin = Frozen(None, {})
-        self._begin_of_epoch: Frozen | None = None
+        self._begin = self._begin_of_epoch = Begin(Frozen(None, {}), Frozen(None, {}))
+        self._is_over = False
         self._live: Any = None
         self._pending_batches = 0
         self._target: Place | None = None
-        self._is_due_to_skip = self._is_first_of_target = False
+        self._is_due_to_skip = False
         adapter = epochs.data_adapter
         self._is_python = isinstance(adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
         self._is_arrays = isinstance(adapter, compat.ArrayDataAdapter)
@@ -103,11 +85,16 @@ class DataCursor:
     def go_on_from(self, place: Place) -> None:
         """The next epoch goes on from `place`."""
         self._target = place
-        self._is_due_to_skip = self._is_first_of_target = True
+        self._is_due_to_skip = True
 
     def begin_epoch(self, epoch: int) -> None:
         """Epoch `epoch` (from 0) begins."""
-        self._epoch, self._step = epoch, 0
+        self._epoch, self._step, self._is_over = epoch, 0, False
+
+    def end_steps(self) -> None:
+        """The epoch has no more steps."""
+        self._is_over = True
+        self._steps_seen = self._epochs._steps_seen
 
     def step_taken(self, end_step: int) -> None:
         """The step that ends with `end_step` has been taken."""
@@ -126,8 +113,14 @@ class DataCursor:
         return len(self._batches)
 
     def place(self, *, has_stopped: bool) -> Place:
-        """Where the run stands."""
-        state = None
+        """Where the run stands.
+
+        Args:
+            has_stopped: Whether a callback has ended the epoch in this step.
+        """
+        is_over, begin, state = self._is_over or has_stopped, self._begin, None
+        if is_over:  # Keras has told the source that the epoch ends, and will not say so again
+            begin = Begin(begin.generators, self._source_now())
         if self._may_have_state and self._live is not None:
             if self._seems_small:
                 state = self._state(self._live)
@@ -137,7 +130,7 @@ class DataCursor:
             self._may_have_state, state = False, None
         if state is not None and not self._holds_all_shuffles(state):
             state = None  # at the end of an epoch; replayed
-        return Place(self.cursor, self._begin, self._epochs._num_batches, state, has_stopped)
+        return Place(self.cursor, begin, self._epochs._num_batches, state, is_over)
 
     @functools.cached_property
     def _seems_small(self) -> bool:
@@ -176,21 +169,16 @@ class DataCursor:
 
     def make(self, dataset: Any) -> Any:
         """A new iterator over `dataset`: at its beginning, or where the run goes on."""
-        if self._target is not None and self._is_first_of_target and self._target.cursor.has_next_iterator:
-            # The epoch's own iterator has been read; the run goes on with the one that Keras makes at its end.
-            self._is_first_of_target = False
-            return iter(())
         target, self._target = self._target, None
         if target is None:
-            self._begin = self._begin_of_epoch or self._now()
+            self._begin = self._begin_of_epoch
             self._batches.append(0)
             self._steps_seen = 0
             self._live = iter(dataset)
         else:
-            self.source.put_back(target.begin.value["source"])
             self._live = self._come_to(target, dataset)
             self._step, self._steps_seen = target.cursor.step, target.cursor.steps_seen
-            self._batches, self._begin = [*target.cursor.batches], target.begin
+            self._batches = [*target.cursor.batches]
         if not self._has_said:
             self._has_said = True
             if target is None:
@@ -232,28 +220,37 @@ class DataCursor:
         # Before Keras tells the source that an epoch begins, which may draw numbers, in other threads, too.
         after: Any = None
         if target is None:
-            self._begin_of_epoch = self._now()
+            self._begin_of_epoch = now = self._now()
+            is_read = any(self._batches[-1:])  # in an earlier epoch; Keras may go on with it, or make another
+            self._begin = Begin(self._begin.generators, now.source) if is_read else now
         else:
             self._epochs._num_batches = target.num_batches
+            self._begin = self._begin_of_epoch = target.begin
             after = capture_generators()
-            begin = target.begin.value
-            restore_generators(begin["generators"])
-            self.source.put_back(begin["source"])
+            restore_generators(target.begin.generators.value)
+            self.source.put_back(target.begin.source.value)
+            if target.is_over:
+                self._come_behind_steps(target)
+                restore_generators(after)
+                return
         for item in items:
             begin_step, end_step = self._first_and_last(item)
-            self._begin_of_epoch = None
             if target is not None and end_step < target.cursor.step:
                 if end_step + 1 >= target.cursor.step:
                     restore_generators(after)
                     after = None
-                    self._epochs._steps_seen = (
-                        target.num_batches if target.cursor.has_next_iterator else target.cursor.steps_seen
-                    )
-                    if target.has_stopped:
-                        return
+                    self._epochs._steps_seen = target.cursor.steps_seen
                 continue
             self._pending_batches = end_step - begin_step + 1
             yield item
+
+    def _come_behind_steps(self, target: Place) -> None:
+        """What Keras does in an epoch has been done, by it and by the source: only its iterator is not there."""
+        epochs, seen = self._epochs, target.cursor.steps_seen
+        live = iter(epochs._get_iterator())
+        has_run_out = target.num_batches is not None and seen >= target.num_batches
+        epochs._current_iterator = None if has_run_out else live  # as Keras lets go of it
+        epochs._steps_seen = seen
 
     def _first_and_last(self, item: Any) -> tuple[int, int]:
         """The steps that `item` of an epoch stands for; older versions of Keras tell only the first.
@@ -283,10 +280,13 @@ class DataCursor:
         for _ in batches:
             iter(self._epochs._distributed_dataset)
 
-    def _now(self) -> Frozen:
+    def _now(self) -> Begin:
         tensors: Tensors = {}
-        generators = encode(capture_generators(), tensors, f"{BEGIN}/generators")
-        return frozen({"generators": generators, "source": self.source.encode(tensors, f"{BEGIN}/source")}, tensors)
+        return Begin(frozen(encode(capture_generators(), tensors, path_of(GENERATORS)), tensors), self._source_now())
+
+    def _source_now(self) -> Frozen:
+        tensors: Tensors = {}
+        return frozen(self.source.encode(tensors, path_of(SOURCE)), tensors)
 
 
 class _Followed:

@@ -13,9 +13,14 @@ _LINE_INTERVAL_SECONDS = 2.0
 
 
 def begin_at(adapter: Any, position: int) -> None:
-    """Makes the next generator of a `PyDatasetAdapter` begin at `position`; those after it are whole."""
+    """Makes the next generator of a `PyDatasetAdapter` begin at `position`; those after it are whole.
+
+    One of which nothing has been read, or all, is left as it is: the next generator may be another iterator's.
+    """
     source = adapter.py_dataset
     is_finite = source.num_batches is not None
+    if position == 0 or (is_finite and position >= source.num_batches):
+        return
     name = "_finite_generator" if is_finite else "_infinite_generator"
     indices: Any = itertools.count(position)
     if is_finite:

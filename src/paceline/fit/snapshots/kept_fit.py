@@ -20,6 +20,7 @@ from paceline.comm.world import World, current_world
 from paceline.errors import ConfigurationError
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.snapshots.passing import Passing
+from paceline.fit.snapshots.past import Past
 from paceline.fit.snapshots.pulse import Pulse
 from paceline.fit.snapshots.recorder import Recorder
 from paceline.fit.snapshots.restored import read
@@ -41,7 +42,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.fit_calls = 0
-        self.steps = 0
+        self.past = Past()
         self.recorder: Recorder | Passing | None = None
         self.keepers: dict[str, Keeper] = {}
         self.in_fit = False
@@ -96,15 +97,15 @@ def kept(keras_fit: Function) -> Function:
 
 def _watched_fit(keras_fit: Function, arguments: Any, world: World) -> Any:
     """A `fit` without snapshots: the watcher hears of its steps."""
-    pulse = _process.pulse = Pulse(world, _process.steps)
+    pulse = _process.pulse = Pulse(world, _process.past.steps)
     _process.watched_model = arguments["self"]
     try:
         history = keras_fit(**arguments)
-    except Exception:
-        pulse.tell()
+    except BaseException:
+        pulse.failed()
         raise
     finally:
-        _process.steps, _process.pulse, _process.watched_model = pulse.step, None, None
+        _process.past.steps, _process.pulse, _process.watched_model = pulse.step, None, None
     pulse.ended()
     return history
 
@@ -115,22 +116,47 @@ def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wa
     keeper.chaos.entered()
     found = keeper.found
     if found is not None and (found.fit_call, bool(found.notes.get(ENDS_FIT))) >= (fit_call, True):
-        passing = _process.recorder = Passing(keeper, world, fit_call)
-        history, _process.steps = passing.over(model, keras_fit, arguments)
-        return history
+        passing = Passing(keeper, world, fit_call, _process.past)
+        if passing.had_raised():
+            return _fit_again(keras_fit, arguments, fit_call, world)
+        _process.recorder = passing
+        return passing.over(model, keras_fit, arguments)
     resumed = read(keeper, found, world) if found is not None and found.fit_call == fit_call else None
-    recorder = Recorder(model, keeper, schedule, world, fit_call, _process.steps, resumed)
+    recorder = Recorder(model, keeper, schedule, world, fit_call, _process.past, resumed)
     _process.recorder = recorder
     first_epoch = model._initial_epoch
     try:
         history = keras_fit(**arguments)
-    except Exception:
-        recorder.tell_step()
+    except BaseException:
+        recorder.failed()
         raise
     finally:
         model._initial_epoch = first_epoch
-    _process.steps = recorder.step
+        _process.past.steps = recorder.step
     recorder.ended()
+    return history
+
+
+def _fit_again(keras_fit: Function, arguments: Any, fit_call: int, world: World) -> Any:
+    """A `fit` that had come back with an exception, which the script had caught: nothing but training raises it again.
+
+    It takes no snapshots: there are later ones.
+    """
+    preemption_of(world).leave_fit()  # no step of it could be gone on from: told to stop, the process leaves at once
+    _process.past.raised.add(fit_call)
+    if world.rank == 0:
+        _LOGGER.info(
+            "fit number %d had ended with an exception, which the script caught: it is trained again, without "
+            "snapshots, up to where it raises",
+            fit_call + 1,
+        )
+    history = _watched_fit(keras_fit, arguments, world)
+    if world.rank == 0:
+        _LOGGER.warning(
+            "fit number %d had ended with an exception, and came to its end this time: what the script does next may "
+            "be something else than it was",
+            fit_call + 1,
+        )
     return history
 
 

@@ -12,8 +12,9 @@ import keras
 import numpy as np
 
 from paceline.fit import compat
-from paceline.resilience.attributes import encode_captured, restore
+from paceline.resilience.attributes import attributes_of, encode_captured, getter_of, restore
 from paceline.resilience.object_state import decode
+from paceline.resilience.original import handed_over, note_changed, original_of
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -55,12 +56,26 @@ def _optimizers(model: Any) -> list[Any]:
     return found
 
 
+def callbacks_begin(callbacks: Sequence[Any], *, holds_values: bool) -> None:
+    """A `fit` begins: what its callbacks hold before their `on_train_begin` is the script's own.
+
+    Args:
+        callbacks: All of them.
+        holds_values: Whether `restore_callbacks` will follow, once they have begun.
+    """
+    for callback in _users(callbacks):
+        attributes = [] if getter_of(callback) else attributes_of(callback, left_out=_NOT_STATE)
+        handed_over(callback, attributes, holds_values=holds_values)
+
+
 def capture_callbacks(callbacks: Sequence[Any], tensors: Tensors) -> list[Any]:
     """The state of each callback: class and what `attributes.encode_captured` finds."""
     states = []
     for index, callback in enumerate(_users(callbacks)):
+        original = original_of(callback)
+        is_kept = None if original is None else original.has_changed
         state = {
-            "held": encode_captured(callback, tensors, f"callbacks/{index}", _NOT_STATE),
+            "held": encode_captured(callback, tensors, f"callbacks/{index}", _NOT_STATE, is_kept),
             "monitor_op": _name_of_comparison(getattr(callback, "monitor_op", None)),
         }
         states.append([type(callback).__name__, state])
@@ -84,7 +99,10 @@ def restore_callbacks(callbacks: Sequence[Any], states: Sequence[Any], tensors: 
     for callback, (name, state) in zip(callbacks, states, strict=False):
         if type(callback).__name__ != name:
             continue
-        restore(callback, decode(state["held"], tensors))
+        held, original = decode(state["held"], tensors), original_of(callback)
+        restore(callback, held, {} if original is None else original.take_values())
+        if held["hook"] is None:
+            note_changed(callback, held["state"])
         if state["monitor_op"] is not None:
             callback.monitor_op = _COMPARISONS[state["monitor_op"]]
 

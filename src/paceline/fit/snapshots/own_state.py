@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.fit.snapshots import kept_state, row_files
-from paceline.fit.snapshots.data_cursor import BEGIN, DataCursor
+from paceline.fit.snapshots.data_cursor import DataCursor
+from paceline.fit.snapshots.past import PAST, Past
+from paceline.fit.snapshots.place import BEGIN
 from paceline.fit.snapshots.restored import METRICS, SOURCE
 from paceline.resilience import variables
 from paceline.resilience.generators import capture_generators
@@ -23,6 +25,7 @@ class Moment:
     """Of the last step."""
     validation_iterators: int
     """How many have been made."""
+    past: Past
     ends_fit: bool
     """Then the data source goes in, too: the next `fit` may go on from it."""
 
@@ -38,13 +41,15 @@ def own_state(model: Any, callbacks: Any, data: DataCursor, moment: Moment, memo
         BEGIN: place.begin.encoded,
         "num_batches": place.num_batches,
         "iterator": encode(place.state, tensors, "iterator"),
-        "has_stopped": place.has_stopped,
+        "is_over": place.is_over,
+        "has_stopped": bool(model.stop_training),
         "callbacks": kept_state.capture_callbacks(callbacks.callbacks, tensors),
         "row_files": row_files.positions(callbacks.callbacks),
         "generators": encode(capture_generators(), tensors, "generators"),
         "global_seed": encode(kept_state.capture_global_seed(), tensors, "global_seed"),
         "logs": encode(kept_state.plain(moment.logs), tensors, "logs"),
         "validation_iterators": moment.validation_iterators,
+        PAST: moment.past.encode(tensors),
         SOURCE: data.source.encode(tensors, SOURCE) if moment.ends_fit else None,
     }
     tensors = {name: memory.copy(name, tensor) for name, tensor in tensors.items()}

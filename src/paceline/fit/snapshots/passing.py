@@ -1,17 +1,22 @@
 """A `fit` that had ended, in a rerun: all is put where it had left it, nothing is trained and no callback runs."""
 
+import functools
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 
+from paceline.comm.communicator import Reduction
 from paceline.comm.world import World
 from paceline.fit.building import build_from
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
+from paceline.fit.snapshots.past import Past, past_in
 from paceline.fit.snapshots.restored import SOURCE, Restored, put_back, put_back_history, read
 from paceline.resilience.keeper import Keeper
 from paceline.resilience.object_state import decode
+from paceline.store.manifest import SnapshotInfo
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -23,12 +28,14 @@ class Passing:
         keeper: Where its snapshots are.
         world: The ranks that had trained its model.
         fit_call: The number of this call of `fit` in the script, from 0.
+        past: What this process knows of the calls before it; is told of this one.
     """
 
-    def __init__(self, keeper: Keeper, world: World, fit_call: int) -> None:
+    def __init__(self, keeper: Keeper, world: World, fit_call: int, past: Past) -> None:
         self._keeper = keeper
         self._world = world
         self._fit_call = fit_call
+        self._past = past
         self._is_chief = world.rank == 0
         self._data: DataCursor | None = None
 
@@ -44,17 +51,41 @@ class Passing:
         del callbacks
         return False
 
-    def over(self, model: Any, keras_fit: Callable[..., Any], arguments: Any) -> tuple[Any, int]:
-        """The `History` that the `fit` had returned, and the steps of the job when it had ended. Collective."""
-        info = self._keeper.end_of_fit(self._fit_call)
-        is_own = info is not None
-        info = info or self._keeper.found
+    def had_raised(self) -> bool:
+        """Whether the `fit` had come back with an exception instead of a `History`, on some rank. Collective."""
+        if self._end is not None:
+            return False
+        had_raised = self._fit_call in self._past_of_snapshot.raised
+        [on_some_rank] = self._world.communicator.all_reduce([np.array([had_raised], np.int8)], Reduction.MAX)
+        return bool(on_some_rank[0])
+
+    @functools.cached_property
+    def _end(self) -> SnapshotInfo | None:
+        """The snapshot in which it had ended, if it is there and whole. Collective."""
+        return self._keeper.end_of_fit(self._fit_call)
+
+    @functools.cached_property
+    def _restored(self) -> Restored:
+        """That one, or the newest: it knows of all the calls before its own."""
+        info = self._end or self._keeper.found
         assert info is not None
-        restored = read(self._keeper, info, self._world)
+        return read(self._keeper, info, self._world)
+
+    @functools.cached_property
+    def _past_of_snapshot(self) -> Past:
+        return past_in(self._restored.own, self._restored.tensors)
+
+    def over(self, model: Any, keras_fit: Callable[..., Any], arguments: Any) -> Any:
+        """The `History` that the `fit` had returned. Collective."""
+        restored, is_own = self._restored, self._end is not None
+        # Snapshots of older versions do not tell: most calls of `fit` of a script are alike.
+        batches = tuple(restored.own["cursor"]["batches"])
+        if not is_own:
+            batches = self._past_of_snapshot.batches.get(self._fit_call, batches)
         callbacks = keras.tree.flatten(arguments.get("callbacks") or [])
         history = keras_fit(**{**arguments, "epochs": 0, "initial_epoch": 0, "callbacks": None, "verbose": 0})
         assert self._data is not None
-        self._data.advance(restored.own["cursor"]["batches"])
+        self._data.advance(batches)
         build_from(model, self._data.element_spec)
         if is_own:
             self._data.source.put_back(decode(restored.own.get(SOURCE), restored.tensors))
@@ -63,7 +94,9 @@ class Passing:
             self._say_where_it_comes_from(restored, len(history.epoch))
         else:
             self._take_what_fits(model, callbacks, history, restored)
-        return history, info.step
+        self._past.steps = restored.info.step
+        self._past.batches[self._fit_call] = batches
+        return history
 
     def _take_what_fits(self, model: Any, callbacks: Any, history: Any, restored: Restored) -> None:
         """Of a snapshot of a later `fit`, which may have trained another model."""

@@ -52,6 +52,11 @@ class Pulse:
         """Says it now: the exact step tells an error that comes again from one that does not."""
         self._world.tell(Progress(self.step, self.epoch))
 
+    def failed(self) -> None:
+        """`fit` comes back with an exception. A script that catches it may do without steps for long."""
+        self.tell()
+        self.ended()
+
     def ended(self) -> None:
         """`fit` comes back; no further step is due."""
         self._world.tell(FitEnded())

@@ -17,9 +17,11 @@ from paceline.cluster import environment
 from paceline.comm.world import World
 from paceline.errors import EXIT_PREEMPTED
 from paceline.fit.building import build_from
-from paceline.fit.snapshots import row_files
-from paceline.fit.snapshots.data_cursor import BEGIN, DataCursor, Place
+from paceline.fit.snapshots import kept_state, row_files
+from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.own_state import Moment, OwnState, own_state
+from paceline.fit.snapshots.past import Past
+from paceline.fit.snapshots.place import place_in
 from paceline.fit.snapshots.pulse import Pulse
 from paceline.fit.snapshots.restored import Restored, copied_for_all, put_back, put_back_history
 from paceline.rendezvous.channel import Preempted, Resumed
@@ -28,7 +30,7 @@ from paceline.resilience.generators import was_seeded_otherwise
 from paceline.resilience.hearing import heard
 from paceline.resilience.keeper import ENDS_FIT, Keeper
 from paceline.resilience.kept_memory import Memory
-from paceline.resilience.object_state import Frozen, decode
+from paceline.resilience.object_state import decode
 from paceline.resilience.schedule import Schedule
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import Part
@@ -48,7 +50,7 @@ class Recorder:
         schedule: When.
         world: The ranks that train it.
         fit_call: The number of this call of `fit` in the script, from 0.
-        steps_before: Steps of the job before this `fit`.
+        past: What is known of the calls before it; is told of this one when that is over.
         resumed: The snapshot to go on from, taken in this `fit`; None: from its beginning.
     """
 
@@ -59,16 +61,17 @@ class Recorder:
         schedule: Schedule,
         world: World,
         fit_call: int,
-        steps_before: int,
+        past: Past,
         resumed: Restored | None,
     ) -> None:
         self.model = model
-        self.step = steps_before
+        self.step = past.steps
         """Optimizer steps of the job so far."""
         self._keeper = keeper
         self._schedule = schedule
         self._world = world
         self._fit_call = fit_call
+        self._past = past
         self._resumed = resumed
         self._has_no_epochs = False
         """Whether the script wants fewer than had been begun."""
@@ -83,7 +86,7 @@ class Recorder:
         """Made before this process began."""
         self._before_validation: OwnState | None = None
         self._snapshot_at = time.monotonic()
-        self.pulse = Pulse(world, steps_before)
+        self.pulse = Pulse(world, past.steps)
 
     # What the seams tell.
 
@@ -99,6 +102,7 @@ class Recorder:
 
     def train_begins(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` is about to run."""
+        kept_state.callbacks_begin(callbacks.callbacks, holds_values=self._resumed is not None)
         if self._resumed is not None:
             row_files.cut_back(callbacks.callbacks, self._resumed.own["row_files"])
 
@@ -151,8 +155,7 @@ class Recorder:
         wishes = heard(self._world)
         if wishes.is_leaving:
             self._leave(self._own_state)
-        is_wanted = wishes.take_snapshot()
-        if is_wanted or self._schedule.crosses(before, self.step):
+        if wishes.take_snapshot() or self._schedule.crosses(before, self.step):
             self._snapshot_at = time.monotonic()
             self._take(self._own_state, ends_fit=False)
         elif self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._world.rank == 0:
@@ -163,6 +166,7 @@ class Recorder:
 
     def validation_begins(self) -> None:
         """The validation of an epoch is about to begin, before it resets the metrics."""
+        self._data.end_steps()  # type: ignore[union-attr]
         memory = Memory()
         self._before_validation = self._own_state(memory)
         memory.end()
@@ -188,6 +192,13 @@ class Recorder:
             self._take(functools.partial(self._own_state, ends_fit=True), ends_fit=True)
         self._keeper.finish(_END_SECONDS)
         self._keeper.free_memory()
+        self._past.batches[self._fit_call] = self._data.cursor.batches  # type: ignore[union-attr]
+
+    def failed(self) -> None:
+        """`fit` is about to come back with an exception, which the script may catch: then no step is due."""
+        self.pulse.step, self.pulse.epoch = self.step, self._epoch
+        self.pulse.failed()
+        self._past.raised.add(self._fit_call)
 
     def logs_of_last_step(self, logs: Any) -> Any:
         """What Keras should take for the last step's logs, given what it has: none, in an epoch that was over."""
@@ -198,9 +209,8 @@ class Recorder:
     def _own_state(self, memory: Memory, *, ends_fit: bool = False) -> OwnState:
         assert self._data is not None
         validation = self._validation
-        moment = Moment(
-            self._logs, self._validation_iterators if validation is None else validation.num_iterators, ends_fit
-        )
+        num_iterators = self._validation_iterators if validation is None else validation.num_iterators
+        moment = Moment(self._logs, num_iterators, self._past, ends_fit)
         return own_state(self.model, self._callbacks, self._data, moment, memory)
 
     def _take(self, own_state: Callable[[Memory], OwnState], *, ends_fit: bool) -> None:
@@ -253,11 +263,6 @@ class Recorder:
         parameters = self._callbacks.params or {}
         return (end_step + 1, self._epoch + 1) == (parameters.get("steps"), parameters.get("epochs"))
 
-    def tell_step(self) -> None:
-        """Says now which step was the last, for `fit` is about to fail."""
-        self.pulse.step, self.pulse.epoch = self.step, self._epoch
-        self.pulse.tell()
-
     def _tell_progress(self) -> None:
         self.pulse.step, self.pulse.epoch = self.step, self._epoch
         self.pulse.beat()
@@ -278,19 +283,9 @@ class Recorder:
         put_back(self.model, self._callbacks.callbacks, restored, self._world)
         put_back_history(self.model.history, restored)
         self._validation_iterators = own["validation_iterators"]
-        self._logs = decode(own["logs"], restored.tensors)
-        self._logs_are_restored = True
-        self._steps_in_epoch = own["cursor"]["step"]
-        self.step = info.step
-        self._data.go_on_from(
-            Place(
-                cursor=Cursor.from_json(own["cursor"]),
-                begin=Frozen(own[BEGIN], restored.tensors_under(BEGIN)),
-                num_batches=own["num_batches"],
-                state=decode(own["iterator"], restored.tensors) if restored.same_world else None,
-                has_stopped=own["has_stopped"],
-            )
-        )
+        self._logs, self._logs_are_restored = decode(own["logs"], restored.tensors), True
+        self.step, self._steps_in_epoch = info.step, own["cursor"]["step"]
+        self._data.go_on_from(place_in(own, restored.tensors, has_own_iterator=restored.same_world))
         if self._world.rank == 0:
             was = "" if restored.same_world else f"; it was taken by {info.world_size} ranks, {self._world.size} go on"
             text = "going on from the snapshot of step %d: epoch %d, after %d of its steps (%s)%s"

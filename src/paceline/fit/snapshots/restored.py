@@ -36,10 +36,6 @@ class Restored:
         """Whether as many ranks took it as go on from it."""
         return not self.metrics_of_others
 
-    def tensors_under(self, path: str) -> dict[str, Any]:
-        """Those that `encode` has put there."""
-        return {name: tensor for name, tensor in self.tensors.items() if name.startswith(path)}
-
 
 def read(keeper: Keeper, info: SnapshotInfo, world: World) -> Restored:
     """Reads what this rank needs of a snapshot."""

@@ -1,25 +1,22 @@
 """What a `PyDataset` holds besides its data: the order of its rows, above all.
 
-attribute                        in a snapshot
-small, or of plain values        always
-large, as the script made it     never: these are the data, and a rerun makes them again
-large, changed since, one        from then on: an order of rows that is shuffled
-  dimension
-large, changed since, else       cannot be: a warning says that a rerun has it as the script made it
+attribute                           in a snapshot
+as the script hands it over         never: a rerun makes it again, and may set it otherwise (`original.py`)
+changed since, at most 4 MB         from then on
+larger, of one dimension            from then on: an order of rows that is shuffled
+larger, or no value that can be     never: these are the data; a warning says so if they change once they are there
+  held
 """
 
 import logging
 from typing import Any
 
-import numpy as np
-
-from paceline.resilience.attributes import attributes_of, encode_captured, restore
-from paceline.resilience.object_state import CannotHoldError, Tensors, encode
-from paceline.store import checksum
+from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
+from paceline.resilience.object_state import Tensors
+from paceline.resilience.original import MAX_SMALL_BYTES, handed_over, note_changed
 
 _LOGGER = logging.getLogger("paceline")
 
-MAX_SMALL_BYTES = 4 << 20
 _SAMPLED_BYTES = 16 << 20
 """Of an array with several dimensions: a shuffle changes it everywhere."""
 
@@ -35,16 +32,14 @@ class SourceState:
     def __init__(self, source: Any, is_chief: bool) -> None:
         self._source = source
         self._is_chief = is_chief
-        self._made: dict[str, Any] = {}
-        """By name, how large attributes looked at first."""
-        self._changing: set[str] = set()
-        """Those among them that have changed; for good, for one may come to look as it did at first."""
+        self._unheld: dict[str, Any] = {}
+        """By name, how attributes that cannot be held looked when they were first there."""
         self._said: set[str] = set()
         if source is not None:
-            for name, value in attributes_of(source):
-                arrays = _arrays_of(value)
-                if _is_large(arrays):
-                    self._made[name] = _look(value, arrays)
+            attributes = [] if getter_of(source) else [*attributes_of(source)]
+            self._original = handed_over(source, attributes, _SAMPLED_BYTES)
+            for attribute in attributes:
+                self._warn_if_unheld(attribute)
 
     def encode(self, tensors: Tensors, path: str) -> Any:
         """The state as it is now, whose arrays are added to `tensors`; None without a source."""
@@ -54,20 +49,21 @@ class SourceState:
         """Gives the source a decoded state."""
         if state is not None and self._source is not None:
             if state["hook"] is None:
-                self._changing.update(state["state"])
+                note_changed(self._source, state["state"])
             restore(self._source, state)
 
-    def _is_kept(self, name: str, value: Any, arrays: Tensors | None) -> bool:
-        if not _is_large(arrays):
+    def _is_kept(self, attribute: Attribute) -> bool:
+        return not self._warn_if_unheld(attribute) and self._original.has_changed(attribute)
+
+    def _warn_if_unheld(self, attribute: Attribute) -> bool:
+        """Whether a snapshot cannot hold it; says so if it changes once it is there: a file may be opened late."""
+        if _can_be_held(attribute):
+            return False
+        name, value = attribute.name, attribute.value
+        if name in self._said or not self._is_chief:
             return True
-        if name not in self._changing:
-            look = _look(value, arrays)
-            if look == self._made.setdefault(name, look):
-                return False
-            self._changing.add(name)
-        if arrays is not None and all(array.ndim <= 1 for array in arrays.values()):
-            return True
-        if self._is_chief and name not in self._said:
+        look = self._original.look(attribute)
+        if look != self._unheld.setdefault(name, look):
             self._said.add(name)
             _LOGGER.warning(
                 "%s.%s changes while the model is trained, and is no part of snapshots: %s. After a restart it is what "
@@ -75,39 +71,13 @@ class SourceState:
                 "numbers and shuffle that, or give the class state_dict() and load_state_dict(state).",
                 type(self._source).__name__,
                 name,
-                "it is too large" if arrays is not None else f"a {type(value).__name__} cannot be kept",
+                "it is too large" if attribute.arrays is not None else f"a {type(value).__name__} cannot be kept",
             )
+        return True
+
+
+def _can_be_held(attribute: Attribute) -> bool:
+    if attribute.arrays is None:
         return False
-
-
-def _arrays_of(value: Any) -> Tensors | None:
-    arrays: Tensors = {}
-    try:
-        encode(value, arrays)
-    except CannotHoldError:
-        return None
-    return arrays
-
-
-def _is_large(arrays: Tensors | None) -> bool:
-    """Also what cannot be held."""
-    return arrays is None or sum(array.nbytes for array in arrays.values()) > MAX_SMALL_BYTES
-
-
-def _look(value: Any, arrays: Tensors | None) -> Any:
-    """Something that is another if `value` has changed."""
-    if isinstance(value, np.memmap):
-        return None  # a file: what is written to it stays there
-    if arrays is not None:
-        return [_checksum(array) for array in arrays.values()]
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return _checksum(value)
-    return id(value)
-
-
-def _checksum(array: Any) -> str:
-    step = 1 if array.ndim <= 1 else -(-array.nbytes // _SAMPLED_BYTES)
-    rows: Any = np.ascontiguousarray(array[::step] if array.ndim else array)
-    read = checksum.begun()
-    read.update(rows.view(np.uint8))
-    return read.hexdigest()
+    arrays = attribute.arrays.values()
+    return sum(array.nbytes for array in arrays) <= MAX_SMALL_BYTES or all(array.ndim <= 1 for array in arrays)

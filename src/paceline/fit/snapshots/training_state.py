@@ -13,7 +13,7 @@ from paceline.comm.world import current_world
 from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
 from paceline.errors import EXIT_PREEMPTED
 from paceline.fit.compat import accumulated_gradients
-from paceline.rendezvous.channel import Preempted, Progress, Resumed
+from paceline.rendezvous.channel import FitEnded, Preempted, Progress, Resumed
 from paceline.resilience import variables
 from paceline.resilience.attributes import encode_captured, restore
 from paceline.resilience.generators import capture_generators, restore_generators
@@ -128,9 +128,10 @@ class TrainingState:
             raise SystemExit(EXIT_PREEMPTED)
 
     def close(self) -> None:
-        """Waits until the last snapshot is written, and gives the directory back."""
+        """Waits until the last snapshot is written, and gives the directory back; from here on no step is missed."""
         if self._is_open:
             self._is_open = False
+            self._world.tell(FitEnded())  # first: writing makes no steps
             self._keeper.close()
             preemption_of(self._world).leave_fit()
 

@@ -1,0 +1,133 @@
+"""How a script hands an object over, and which of its attributes training changes from then on.
+
+A snapshot holds what training has changed. The rest belongs to the script: a path, a batch size or a patience that a
+rerun sets otherwise stays as the rerun sets it.
+
+attribute, seen when a snapshot is taken    in it       a rerun
+as it was handed over                       its name    has it as its own script hands it over
+another than that, or it was once           its value   gets that
+"""
+
+import json
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from paceline.resilience.attributes import Attribute
+from paceline.resilience.object_state import Frozen, frozen
+from paceline.store import checksum
+
+MAX_SMALL_BYTES = 4 << 20
+
+
+class Original:
+    """How an object was handed over.
+
+    Args:
+        attributes: Its attributes, as they are now.
+        changed: Names of those that are known to change.
+        sampled_bytes: How much of an array with several dimensions is looked at; None: all.
+        holds_values: Whether `values` will be asked for.
+    """
+
+    def __init__(
+        self,
+        attributes: Iterable[Attribute],
+        changed: set[str],
+        sampled_bytes: int | None = None,
+        *,
+        holds_values: bool = False,
+    ) -> None:
+        self.changed = changed
+        """For good: one that changes may come to look as it did at first."""
+        self._sampled_bytes = sampled_bytes
+        self._looks: dict[str, Any] = {}
+        self._values: dict[str, Frozen] = {}
+        for attribute in attributes:
+            if attribute.name in changed:
+                continue
+            self._looks[attribute.name] = self.look(attribute)
+            if holds_values and attribute.arrays is not None:
+                self._values[attribute.name] = frozen(attribute.encoded, attribute.arrays)
+
+    def has_changed(self, attribute: Attribute) -> bool:
+        """Whether it is another than at first, or was when this was asked before."""
+        name = attribute.name
+        if name not in self.changed and (name not in self._looks or self._looks[name] != self.look(attribute)):
+            self.changed.add(name)
+        return name in self.changed
+
+    def look(self, attribute: Attribute) -> Any:
+        """Something that is another if the attribute has changed."""
+        value = attribute.value
+        if isinstance(value, np.memmap) and value.nbytes > MAX_SMALL_BYTES:
+            return None  # a file: what is written to it stays there
+        if attribute.arrays is not None:
+            return _text_of(attribute.encoded), [self._checksum(array) for array in attribute.arrays.values()]
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            return self._checksum(value)
+        return id(value)
+
+    def take_values(self) -> Mapping[str, Any]:
+        """What the attributes held, by name; once."""
+        values, self._values = self._values, {}
+        return {name: value.value for name, value in values.items()}
+
+    def _checksum(self, array: Any) -> tuple[str, tuple[int, ...], str]:
+        step = 1
+        if array.ndim > 1 and self._sampled_bytes is not None:
+            step = max(1, -(-array.nbytes // self._sampled_bytes))
+        rows: Any = np.ascontiguousarray(array[::step] if array.ndim else array)
+        return str(array.dtype), array.shape, _checksum(rows.reshape(-1).view(np.uint8))
+
+
+def _text_of(encoded: Any) -> str:
+    return _checksum(json.dumps(_without_places(encoded)).encode())
+
+
+def _without_places(encoded: Any) -> Any:
+    """Without what arrays are called, which is another in each place of a snapshot."""
+    if isinstance(encoded, list):
+        return [_without_places(item) for item in encoded]
+    if isinstance(encoded, dict):
+        is_array = "!" in encoded
+        return {key: _without_places(item) for key, item in encoded.items() if not (is_array and key == "at")}
+    return encoded
+
+
+def _checksum(content: Any) -> str:
+    read = checksum.begun()
+    read.update(content)
+    return read.hexdigest()
+
+
+# What is known of the objects of this process, by `id`: a user's class may have no hash.
+_originals: dict[int, Original] = {}
+
+
+def handed_over(
+    thing: Any,
+    attributes: Iterable[Attribute],
+    sampled_bytes: int | None = None,
+    *,
+    holds_values: bool = False,
+) -> Original:
+    """The script has handed `thing` over to a `fit`; see `Original`. What earlier ones have changed stays known."""
+    before = original_of(thing)
+    if before is None:
+        weakref.finalize(thing, _originals.pop, id(thing), None)
+    changed = set() if before is None else before.changed
+    original = _originals[id(thing)] = Original(attributes, changed, sampled_bytes, holds_values=holds_values)
+    return original
+
+
+def original_of(thing: Any) -> Original | None:
+    """As it was last handed over; None: it never was."""
+    return _originals.get(id(thing))
+
+
+def note_changed(thing: Any, names: Iterable[str]) -> None:
+    """A snapshot says that training changes these attributes of `thing`."""
+    (original_of(thing) or handed_over(thing, ())).changed.update(names)

@@ -1,0 +1,58 @@
+"""A `fit` that comes back with an exception: the watcher hears of it, and a rerun trains it once more."""
+
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from paceline.fit.snapshots import kept_fit
+from paceline.rendezvous.channel import FitEnded, Progress
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Any:
+    process = kept_fit._Process()
+    process.past.steps = 20
+    monkeypatch.setattr(kept_fit, "_process", process)
+    return process
+
+
+def fit_of(process: Any, end: BaseException | None) -> Callable[..., Any]:
+    def fit(**_: Any) -> str:
+        process.pulse.stepped(2)
+        if end is not None:
+            raise end
+        return "history"
+
+    return fit
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_no_step_is_due_after_an_exception(process: Any, error: type[BaseException]) -> None:
+    said: list[Any] = []
+    world: Any = SimpleNamespace(tell=said.append)
+    with pytest.raises(error):
+        kept_fit._watched_fit(fit_of(process, error()), {"self": None}, world)
+    assert said == [Progress(23, 0), FitEnded()]
+    assert (process.past.steps, process.pulse) == (23, None)
+
+
+def test_a_fit_that_had_raised_is_trained_again(
+    process: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To pass over it would give the script a `History` where it had caught an exception."""
+    left: list[str] = []
+    monkeypatch.setattr(kept_fit, "preemption_of", lambda _: SimpleNamespace(leave_fit=lambda: left.append("fit")))
+    world: Any = SimpleNamespace(rank=0, tell=lambda _: None)
+    with caplog.at_level(logging.INFO), pytest.raises(ValueError, match="pruned"):
+        kept_fit._fit_again(fit_of(process, ValueError("pruned")), {"self": None}, 3, world)
+    assert left == ["fit"]
+    assert (process.past.raised, process.past.steps) == ({3}, 23)
+    [record] = caplog.records
+    assert "fit number 4 had ended with an exception" in record.getMessage()
+    caplog.clear()
+    assert kept_fit._fit_again(fit_of(process, None), {"self": None}, 3, world) == "history"
+    [record] = caplog.records
+    assert "came to its end this time" in record.getMessage()
