@@ -54,12 +54,46 @@ def test_the_terms_of_a_loss_are_told_apart(name: str) -> None:
         assert [(term.factor, term.is_share) for term in found] == expected
 
 
-@pytest.mark.parametrize(("divisor", "is_share"), [(4.0, False), (12.0, False), (8.0, True)])
-def test_with_batches_of_a_fixed_size_a_sum_divided_by_the_rows_is_a_mean(divisor: float, is_share: bool) -> None:
+@pytest.mark.parametrize("divisor", [1.0, 4.0, 8.0, 12.0])
+def test_with_batches_of_a_fixed_size_a_sum_may_be_a_mean(divisor: float) -> None:
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, [4, 3])
         [term] = terms(tf.reduce_sum(x) / divisor, step_rows(tf.constant(4)))
-        assert term.is_share is is_share
+        assert not term.is_share
+
+
+ADDED_UP: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "rows": (lambda x: tf.reduce_sum(x, axis=1), True),
+    "halves of rows": (lambda x: 0.5 * x, True),
+    "rows, each divided by their number": (lambda x: x / tf.cast(tf.shape(x)[0], tf.float32), False),
+    "rows weighed by a part of a sum": (lambda x: x * (x[:, :1] / tf.reduce_sum(x)), False),
+    "means of rows": (lambda x: tf.reduce_mean(x, axis=0, keepdims=True) + tf.zeros_like(x), False),
+    "no data": (lambda x: tf.random.uniform([tf.random.uniform([], 1, 5, tf.int32)]), False),
+}
+
+
+@pytest.mark.parametrize("name", ADDED_UP)
+def test_only_a_sum_of_rows_that_averages_nothing_is_a_share(name: str) -> None:
+    compute, expected = ADDED_UP[name]
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None, 3])
+        [term] = terms(tf.reduce_sum(compute(x)), step_rows(tf.shape(x)[0]))
+        assert term.is_share is expected
+
+
+def test_what_is_stopped_stays_so_and_is_told_apart() -> None:
+    with tf.Graph().as_default():
+        share, own = mark_as_share(tf.random.uniform([])), tf.random.uniform([])
+        found = terms(own + tf.stop_gradient(share + own), step_rows(tf.constant(4)))
+        assert [(term.is_share, term.is_stopped) for term in found] == [(False, False), (True, True), (False, True)]
+
+
+def test_many_losses_added_one_by_one_are_walked_once() -> None:
+    with tf.Graph().as_default():
+        total = mark_as_share(tf.random.uniform([]))
+        for _ in range(1500):
+            total = total + tf.random.uniform([])
+        assert len(terms(total, step_rows(tf.constant(4)))) == 1501
 
 
 def test_a_loss_in_a_loop_of_the_step_counts_for_all_that_comes_out_of_loops() -> None:

@@ -82,7 +82,7 @@ def _of_all_ranks(value: Any, aggregation: str, replica: PacelineReplicaContext)
             value = tf.math.multiply_no_nan(value, rows.share(value.dtype))
         case "mean":
             value = value / tf.cast(replica.num_replicas_in_sync, value.dtype)
-        case "only_first_replica" if replica.replica_id_in_sync_group != 0:
+        case "only_first_replica" if replica.rank != 0:
             value = tf.zeros_like(value)
     [total] = replica.strategy.extended.collectives.all_reduce([tf.stop_gradient(value)])
     return total

@@ -9,29 +9,23 @@ the identity.
     apply(gradients) ─► accumulate, and each k-th time ─► sum over ranks ─► clip ─► update
     LossScaleOptimizer.apply ─► sum over ranks ─► finite? ─► inner.apply (already summed, not again)
 
-In a `train_step` of a user's they are summed earlier, where the tape gives them: what the step then does with them
-(clips them by their norm, logs it, adds noise) it does with the gradients of the global batch.
+In a `train_step` of a user's they are summed earlier, where the tape gives them (`tapes.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from paceline.comm.world import current_world
+from paceline.fit.lineage import IS_GLOBAL, OF_TAPE, is_data, sources_of
 from paceline.fit.replica import current_batch_replica, current_replica, taking_place
-from paceline.fit.shares import is_share, mark_as_own, mark_as_share, sources_of, terms, weight_of
+from paceline.fit.shares import as_tensor, is_share, share_of
 from paceline.strategy import draws
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
 Function = Callable[..., Any]
-
-_IS_GLOBAL = "_paceline_is_global"
-"""On a gradient that a tape has given, summed over ranks."""
-_OF_TAPE = "_paceline_of_tape"
-"""On one that is not."""
 
 
 def built(keras_build: Function) -> Function:
@@ -62,20 +56,19 @@ def applied(keras_apply: Function) -> Function:
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
         gradients = list(grads)
-        are_global = replica.rows.gradients_are_global and _are_made_of(gradients, _IS_GLOBAL)
-        if are_global:
-            pass
-        elif replica.rows.known and replica.rows.of_trainer:
-            gradients = _weighed_by_rows(gradients, replica.rows)
-            gradients = _none_without_rows(gradients, replica.rows)
+        own = [index for index, gradient in enumerate(gradients) if not _is_global(gradient, replica.rows)]
+        parts = [gradients[index] for index in own]
+        if replica.rows.known and replica.rows.of_trainer:
+            parts = none_without_rows(_weighed_by_rows(parts, replica.rows), replica.rows)
         if getattr(self, "gradient_accumulation_steps", None):
             # Each rank adds up a part: they are summed the k-th time, or where another number of ranks goes on.
-            if are_global and replica.strategy.world.rank > 0:
-                gradients = tf.nest.map_structure(tf.zeros_like, gradients, expand_composites=True)
+            if replica.rank > 0:
+                gradients = [_nothing_like(gradient) for gradient in gradients]
         else:
-            if not are_global:
-                gradients = _summed_over_ranks(gradients, replica.strategy.extended.collectives.all_reduce, replica)
+            parts = summed_over_ranks(parts, replica.strategy.extended.collectives.all_reduce, replica)
             replica.gradients_are_reduced = True
+        for index, part in zip(own, parts, strict=True):
+            gradients[index] = part
         try:
             with taking_place(), draws.of_all_ranks():
                 return keras_apply(self, gradients, trainable_variables)
@@ -83,6 +76,18 @@ def applied(keras_apply: Function) -> Function:
             replica.gradients_are_reduced = False
 
     return apply
+
+
+def scaled(keras_scale: Function) -> Function:
+    """Keras's `optimizer.scale_loss`, after which a loss is told apart no more: it is made a share before."""
+
+    def scale_loss(self: Any, loss: Any) -> Any:
+        replica = current_batch_replica()
+        if replica is not None and replica.rows.of_trainer and replica.rows.is_here and tf.is_tensor(loss):
+            loss = share_of(loss, replica.rows)
+        return keras_scale(self, loss)
+
+    return scale_loss
 
 
 def clipped(keras_clip: Function) -> Function:
@@ -94,87 +99,36 @@ def clipped(keras_clip: Function) -> Function:
     def _clip_gradients(self: Any, grads: Iterable[Any]) -> Any:
         replica = current_replica()
         if replica is not None and not replica.gradients_are_reduced:
-            grads = _summed_over_ranks(list(grads), replica.strategy.extended.collectives.all_reduce, replica)
+            grads = summed_over_ranks(list(grads), replica.strategy.extended.collectives.all_reduce, replica)
             replica.gradients_are_reduced = True
         return keras_clip(self, grads)
 
     return _clip_gradients
 
 
-def taken(tape_gradient: Function) -> Function:
-    """`tf.GradientTape.gradient`, which in a trainer's step takes gradients of shares of the global loss.
-
-    A target may add Keras losses, which are shares, and numbers of this rank's rows: each term gets its weight here
-    (`shares.py`). One loss per row is a share as it is: a tape adds the rows of its target up.
-
-    In a step of a user's, gradients of variables are then summed over ranks, except those of one loss per row: such a
-    step may divide them by its rows, which are this rank's. Collective. In loops and branches within the step, where
-    ranks may go ways of their own or take one row after the other, they stay as they are.
-    """
-
-    def gradient(self: Any, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
-        replica = current_batch_replica()
-        if replica is None or not replica.rows.of_trainer or not replica.rows.is_here:
-            return tape_gradient(self, target, sources, output_gradients, **options)
-        rows = replica.rows
-        targets = tf.nest.flatten(target)
-        given = [None] * len(targets) if output_gradients is None else tf.nest.flatten(output_gradients)
-        parts = list(_parts(targets, given, rows))
-        upstreams = None
-        if any(upstream is not None for _, upstream in parts):
-            upstreams = [tf.ones_like(value) if upstream is None else upstream for value, upstream in parts]
-        gradients = tape_gradient(self, [value for value, _ in parts], sources, upstreams, **options)
-        leaves = tf.nest.flatten(gradients)
-        of_variables = [
-            index
-            for index, source in enumerate(tf.nest.flatten(sources))
-            if isinstance(source, (keras.Variable, tf.Variable)) and leaves[index] is not None
-        ]
-        found = [leaves[index] for index in of_variables]
-        is_global = not rows.in_keras_step and not any(_has_rows(value, rows) for value, _ in parts)
-        if is_global:
-            found = _summed_over_ranks(_none_without_rows(found, rows), replica.summed, replica)
-            rows.gradients_are_global = True
-        for index, value in zip(of_variables, found, strict=True):
-            leaves[index] = value
-            for tensor in tf.nest.flatten(value, expand_composites=True):
-                setattr(tensor, _IS_GLOBAL if is_global else _OF_TAPE, True)
-            # What is computed from a global one is the same number on all ranks.
-            (mark_as_own if is_global else mark_as_share)(
-                value.values if isinstance(value, tf.IndexedSlices) else value
-            )
-        return tf.nest.pack_sequence_as(gradients, leaves)
-
-    return gradient
-
-
-def _parts(targets: list[Any], upstreams: list[Any], rows: StepRows) -> Iterator[tuple[Any, Any]]:
-    """What a tape should take gradients of, each with what they are multiplied by; None: one."""
-    for target, upstream in zip(targets, upstreams, strict=True):
-        if not tf.is_tensor(target) or not target.dtype.is_floating or _has_rows(target, rows):
-            yield target, upstream
-            continue
-        for term in terms(target, rows):
-            if term.is_share and term.value is target:
-                yield target, upstream
-                continue
-            weight = weight_of(term, rows)
-            yield term.value, weight * (tf.ones_like(term.value) if upstream is None else upstream)
-
-
-def _has_rows(loss: Any, rows: StepRows) -> bool:
-    """Whether `loss` holds a number per row, or more; one that stacks a few means has another, known length."""
-    if not tf.is_tensor(loss) or not loss.shape.rank:
+def _is_global(gradient: Any, rows: StepRows) -> bool:
+    """Whether `gradient` is that of the global batch, or was computed from such, in this step or an earlier one."""
+    if not rows.gradients_are_global or gradient is None:
         return False
-    return loss.shape[0] in (None, tf.get_static_value(rows.local))
+    values = values_of(gradient)
+    if not tf.is_symbolic_tensor(values):
+        return rows.latest_gradients_are_global and not hasattr(values, OF_TAPE)
+    found = [*sources_of(values, stops_at=lambda one: hasattr(one, OF_TAPE) or hasattr(one, IS_GLOBAL))]
+    if any(hasattr(one, OF_TAPE) for one in found):
+        return False
+    return any(hasattr(one, IS_GLOBAL) for one in found) or not any(map(is_data, found))
 
 
-def _are_made_of(gradients: Iterable[Any], mark: str) -> bool:
-    """Whether some of `gradients` are, or are computed from, what a tape has given and marked so; eagerly: yes."""
-    tensors = tf.nest.flatten([gradient for gradient in gradients if gradient is not None], expand_composites=True)
-    if not all(map(tf.is_symbolic_tensor, tensors)):
-        return True
-    return any(hasattr(tensor, mark) for tensor in sources_of(tensors))
+def _nothing_like(gradient: Any) -> Any:
+    """What adds nothing to a sum that `gradient` belongs to."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(tf.zeros_like(gradient.values), gradient.indices, gradient.dense_shape)
+    return None if gradient is None else tf.zeros_like(gradient)
+
+
+def values_of(gradient: Any) -> Any:
+    """The numbers of a dense gradient, or of the rows that a sparse one touches."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else as_tensor(gradient)
 
 
 def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
@@ -184,24 +138,31 @@ def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
     computed by itself, are if any Keras loss took part. In custom loops TensorFlow's rule stays: there the user
     divides.
     """
-    if rows.loss_is_share and not (rows.is_here and _are_made_of(gradients, _OF_TAPE) and not rows.in_keras_step):
-        return gradients
 
-    def share_of(values: Any) -> Any:
+    def share_of_rows(values: Any) -> Any:
         # No NaN: the mean over a rank without rows is not a number, and counts nothing.
         return tf.math.multiply_no_nan(values, rows.share(values.dtype))
 
     def weighed(gradient: Any) -> Any:
-        if gradient is None or is_share(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient):
+        if gradient is None or is_share(values_of(gradient)):
+            return gradient
+        if rows.loss_is_share and not _is_made_of_tapes(values_of(gradient)):
             return gradient
         if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(share_of(gradient.values), gradient.indices, gradient.dense_shape)
-        return share_of(tf.convert_to_tensor(gradient))
+            return tf.IndexedSlices(share_of_rows(gradient.values), gradient.indices, gradient.dense_shape)
+        return share_of_rows(tf.convert_to_tensor(gradient))
 
     return [weighed(gradient) for gradient in gradients]
 
 
-def _none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
+def _is_made_of_tapes(values: Any) -> bool:
+    """Whether a step has made `values` of what a tape has given."""
+    if not tf.is_symbolic_tensor(values):
+        return False
+    return any(hasattr(one, OF_TAPE) for one in sources_of(values, stops_at=lambda one: hasattr(one, OF_TAPE)))
+
+
+def none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
     """The gradients; zeros on a rank without rows.
 
     All of its losses are zero, but a mean over no rows, as BatchNormalization takes it, makes zero times NaN of them.
@@ -221,7 +182,7 @@ def _none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
     return gradients
 
 
-def _summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: PacelineReplicaContext) -> list[Any]:
+def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: PacelineReplicaContext) -> list[Any]:
     """The gradients of the global batch: dense ones in one message, sparse ones by the rows that they touch.
 
     A sparse gradient of the global batch is the ranks' rows one after the other: exactly what one worker would have

@@ -46,6 +46,7 @@ def _install(keras: ModuleType) -> None:
         single_batches,
         steps,
         strategies,
+        tapes,
     )
     from paceline.fit.files import file_seams
     from paceline.fit.snapshots import kept_fit
@@ -59,9 +60,10 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(loss, "apply_mask", losses.masked)
     for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
         _replace_in_graphs(optimizer, "apply", gradients.applied)
+        _replace_in_graphs(optimizer, "scale_loss", gradients.scaled)
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
-    _replace_in_graphs(tensorflow.GradientTape, "gradient", gradients.taken)
+    _replace_in_graphs(tensorflow.GradientTape, "gradient", tapes.taken)
     for name in ("compute_average_loss", "scale_regularization_loss"):
         _replace_in_graphs(tensorflow.nn, name, getattr(losses, name))
     trainer = compat.TensorFlowTrainer

@@ -105,8 +105,8 @@ def unscaled(keras_unscale: Function) -> Function:
         value = tf.convert_to_tensor(value)
         if not any(term.is_share for term in terms(value, replica.rows)):
             return value  # no Keras loss took part: a user's `compute_loss` has averaged this rank's rows
-        local, total = replica.rows.counts(value.dtype)
-        return mark_as_own(share_of(value, replica.rows) * tf.math.divide_no_nan(total, local))
+        local, total = replica.rows.counts(tf.float64)
+        return mark_as_own(share_of(value, replica.rows) * tf.cast(tf.math.divide_no_nan(total, local), value.dtype))
 
     return unscale_loss_for_distribution
 

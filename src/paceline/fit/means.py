@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit.replica import current_batch_replica
-from paceline.fit.shares import mark_as_share, share_of, terms
+from paceline.fit.shares import as_tensor, mark_as_share, share_of, terms
 from paceline.strategy.replica_context import StepRows
 
 Function = Callable[..., Any]
@@ -32,6 +32,7 @@ def weighed_by_rows(keras_update: Function) -> Function:
 
     def update_state(self: Any, values: Any, sample_weight: Any = None) -> Any:
         replica = current_batch_replica()
+        values = values if replica is None else as_tensor(values)
         if replica is None or not _is_scalar(values):
             return keras_update(self, values, sample_weight)
         rows = replica.rows

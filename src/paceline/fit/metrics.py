@@ -159,7 +159,7 @@ def _part(variable: Any, value: Any, replica: PacelineReplicaContext) -> Any:
         case "mean":
             return value / tf.cast(replica.num_replicas_in_sync, value.dtype)
         case "only_first_replica" | "none":
-            return value if replica.replica_id_in_sync_group == 0 else tf.zeros_like(value)
+            return value if replica.rank == 0 else tf.zeros_like(value)
         case _:
             return value
 

@@ -171,7 +171,7 @@ def other_numbers(keras_draw: Function) -> Function:
         lead = args[0] if args else kwargs.get("shape", kwargs.get("logits"))
         length, static_shape = _length(lead)
         is_of_rows = first_row(replica.rows, tf.cast(length, tf.int64), static_shape) > 0
-        step = replica.replica_id_in_sync_group * _OTHER_NUMBERS_BY_RANK
+        step = replica.rank * _OTHER_NUMBERS_BY_RANK
         _thread.seed_step = tf.where(is_of_rows, step, 0)
         try:
             return keras_draw(*args, **kwargs)

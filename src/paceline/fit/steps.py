@@ -19,7 +19,7 @@ import tensorflow as tf
 from paceline.cluster.communication import Communication
 from paceline.fit.metrics import is_of_all_ranks
 from paceline.fit.replica import current_replica, taking_place
-from paceline.fit.shares import is_share, share_of
+from paceline.fit.shares import as_tensor, is_share, share_of
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy import compat
 from paceline.strategy.replica_context import OutOfData, PacelineReplicaContext, no_more_rows
@@ -113,7 +113,7 @@ def _numbers_of_all_ranks(logs: Any, replica: PacelineReplicaContext) -> Any:
 
     That one counts as much as the rank's share of the rows, an integer as the chief has it.
     """
-    leaves = tf.nest.flatten(logs)
+    leaves = [leaf if is_of_all_ranks(leaf) else as_tensor(leaf) for leaf in tf.nest.flatten(logs)]
     own = [index for index, leaf in enumerate(leaves) if tf.is_tensor(leaf) and not is_of_all_ranks(leaf)]
     parts = [_part_of(leaves[index], replica) for index in own]
     for index, total in zip(own, replica.rows.statistics.summed_with(parts), strict=True):
@@ -123,7 +123,7 @@ def _numbers_of_all_ranks(logs: Any, replica: PacelineReplicaContext) -> Any:
 
 def _part_of(value: Any, replica: PacelineReplicaContext) -> Any:
     if not value.dtype.is_floating:
-        return value if replica.replica_id_in_sync_group == 0 else tf.zeros_like(value)
+        return value if replica.rank == 0 else tf.zeros_like(value)
     if not replica.rows.known:
         return value if is_share(value) else value / tf.cast(replica.num_replicas_in_sync, value.dtype)
     return share_of(value, replica.rows)

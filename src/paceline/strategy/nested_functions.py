@@ -39,9 +39,8 @@ def _built_in(call: Function) -> Function:
     @functools.wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         context: Any = tf.distribute.get_replica_context()
-        # Others: functions of a SavedModel, say, which nothing of Paceline has ever been in.
-        is_nested = isinstance(context, PacelineReplicaContext) and type(self) is _PolymorphicFunction
-        if not is_nested or context.num_replicas_in_sync == 1:
+        in_step = isinstance(context, PacelineReplicaContext) and context.num_replicas_in_sync > 1
+        if not in_step or not _is_a_users(self):
             return call(self, *args, **kwargs)
         if not tf.executing_eagerly():
             return compat.for_graphs(self)(*args, **kwargs)
@@ -50,3 +49,12 @@ def _built_in(call: Function) -> Function:
         return context.strategy.extended.call_as_own_graph(self, args, kwargs)
 
     return __call__
+
+
+def _is_a_users(function: Any) -> bool:
+    """Whether it is no function of a SavedModel, which nothing of Paceline has ever been in, and none of TensorFlow's.
+
+    TensorFlow makes those for one call, to have a graph where there is none (`vectorized_map`).
+    """
+    module = getattr(function.python_function, "__module__", None) or ""
+    return type(function) is _PolymorphicFunction and module.split(".")[0] != "tensorflow"

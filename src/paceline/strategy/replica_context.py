@@ -46,6 +46,10 @@ class StepRows:
         """Whether one has done so in a graph within the step's, such as a loop's, into which nobody looks."""
         self.gradients_are_global = False
         """Whether a tape has given gradients that are summed over ranks."""
+        self.latest_gradients_are_global = False
+        """Whether the last tape has; eagerly there is no other way to know what a gradient was made of."""
+        self.lineage: Any = None
+        """What its numbers have been found to be computed from (`fit/lineage.py`)."""
         self._graph = _current_graph()
 
     @property
@@ -78,6 +82,8 @@ class StepRows:
 
     def share(self, dtype: Any) -> Any:
         """This rank's part of the global rows, scalar of the floating `dtype`; 0 of none. Collective."""
+        if tf.as_dtype(dtype).size < 4:  # half precision cannot count to a large batch
+            return tf.cast(self.share(tf.float32), dtype)
         return tf.math.divide_no_nan(*self.counts(dtype))
 
     def begin(self) -> Any:
@@ -164,6 +170,8 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
 
     def __init__(self, strategy: Any, rank: int, rows: StepRows, collectives: GraphCollectives) -> None:
         super().__init__(strategy, replica_id_in_sync_group=rank)
+        self.rank = rank
+        """As a number, also in graphs, where `replica_id_in_sync_group` is a tensor."""
         self.rows = rows
         self.gradients_are_reduced = False
         """True while an optimizer works on gradients that are already summed over ranks."""

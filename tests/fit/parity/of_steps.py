@@ -72,12 +72,12 @@ def _data(rows: int = ROWS) -> tf.data.Dataset:
 
 
 def _trained(models: dict[str, tuple[keras.Model, dict[str, Any]]], epochs: int = 2, **fit: Any) -> dict[str, Any]:
-    """Trains all of them; their weights one after the other."""
+    """Trains all of them, each compiled with its options; their weights one after the other."""
     weights, history = [], {}
     for name, (model, options) in models.items():
         model(tf.zeros((1, 8)))
         model.compile(**{"optimizer": optimizers.SGD(0.1), **options})
-        for key, values in model.fit(_data(), epochs=epochs, verbose=0, **fit).history.items():
+        for key, values in model.fit(**{"x": _data(), "epochs": epochs, "verbose": 0, **fit}).history.items():
             history[f"{name}_{key}"] = values
         weights += model.get_weights()
     return {"weights": weights, "history": history}
@@ -285,4 +285,117 @@ def own_steps_out_of_functions() -> dict[str, Any]:
     return {
         "weights": [*first["weights"], *model.get_weights()],
         "history": {name: values for part in history for name, values in part.items()},
+    }
+
+
+class AddingUp(Stepping):
+    """Accumulation as it is written by hand: gradients go through variables, and are applied in a branch."""
+
+    def build(self, shape: Any) -> None:
+        super().build(shape)
+        self.hidden.build(shape)
+        self.out.build((None, 6))
+        self.weights_of_step = [*self.hidden.trainable_variables, *self.out.trainable_variables]
+        self.count = tf.Variable(0, trainable=False)
+        self.sums = [tf.Variable(tf.zeros(one.shape, one.dtype), trainable=False) for one in self.weights_of_step]
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        self.count.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = mean_square(y, self(x, training=True))
+        for total, gradient in zip(self.sums, tape.gradient(loss, self.weights_of_step), strict=True):
+            total.assign_add(gradient)
+        tf.cond(self.count % 2 == 0, self.update, lambda: None)
+        self.tracker.update_state(self.optimizer.learning_rate)
+        return {"tracked": self.tracker.result(), "rate": self.optimizer.learning_rate}
+
+    def update(self) -> None:
+        self.optimizer.apply([total / 2.0 for total in self.sums], self.weights_of_step)
+        for total in self.sums:
+            total.assign(tf.zeros_like(total))
+
+
+class OneLossAfterAnother(Stepping):
+    """Two updates in a step: from a Keras loss, and from one loss per row."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        variables = [*self.hidden.trainable_variables, *self.out.trainable_variables]
+        for loss_of in (mean_square, _rowwise):
+            with tf.GradientTape() as tape:
+                loss = loss_of(y, self(x, training=True))
+            self.optimizer.apply([0.1 * one for one in tape.gradient(loss, variables)], variables)
+        return {"steps": self.optimizer.iterations}
+
+
+class RowsAhead(LookingAhead):
+    """With one loss per row at the end: its gradients are a rank's, though made of the global ones."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        variables = [*self.hidden.trainable_variables, *self.out.trainable_variables]
+        with tf.GradientTape() as outer:
+            features = self.hidden(x)
+            with tf.GradientTape() as inner:
+                loss = mean_square(y, self.out(features))
+            slope = inner.gradient(loss, [self.out.kernel, self.out.bias])
+            ahead = features @ (self.out.kernel.value - 0.1 * slope[0]) + (self.out.bias.value - 0.1 * slope[1])
+            losses = 0.1 * _rowwise(tf.cos(x), ahead)
+        self.optimizer.apply(outer.gradient(losses, variables), variables)
+        return {"steps": self.optimizer.iterations}
+
+
+def _at_points(model: keras.Model, x: Any, y: Any, y_pred: Any) -> Any:
+    """A Keras loss, and how far the slope at points that are no data is from one."""
+    points = tf.reshape(tf.linspace(tf.constant(-1.0, x.dtype), 1.0, 40), (5, 8))
+    with tf.GradientTape() as tape:
+        tape.watch(points)
+        values = tf.tanh(model(points))
+    return mean_square(y, y_pred) + tf.reduce_mean((tape.gradient(values, points) - 1.0) ** 2)
+
+
+@job(worlds=(2,))
+def own_steps_in_corners() -> dict[str, Any]:
+    """Each was wrong once, or crashed; also with batches of a fixed size, where rows look like any other axis."""
+
+    def mixed(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
+        return model.optimizer.scale_loss(mean_square(y, y_pred) + tf.reduce_mean(tf.abs(y_pred)))
+
+    def divided(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
+        return (keras.ops.sum(_rowwise(y, y_pred)) + tf.reduce_sum(tf.abs(y_pred)) / 9.0) / keras.ops.shape(x)[0]
+
+    def stopped(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_mean((y - y_pred) ** 2) + tf.stop_gradient(mean_square(y, y_pred) + tf.reduce_mean(y_pred))
+
+    def mapped(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
+        return tf.reduce_mean(tf.vectorized_map(lambda row: tf.reduce_sum(row**2), y - y_pred))
+
+    def none(*_: Any) -> Any:
+        return None
+
+    scaling = optimizers.LossScaleOptimizer(optimizers.SGD(0.1), initial_scale=8.0)
+    accumulating = optimizers.SGD(0.1, gradient_accumulation_steps=2)
+    uneven = {
+        "added_up": (AddingUp(none), {}),
+        "rows_after": (OneLossAfterAnother(none), {}),
+        "rows_after_eagerly": (OneLossAfterAnother(none), {"run_eagerly": True}),
+        "rows_ahead": (RowsAhead(none), {}),
+        "mapped": (Stepping(mapped), {"run_eagerly": True}),
+    }
+    even = {
+        "scaled": (Stepping(mixed), {"optimizer": scaling}),
+        "divided": (Stepping(divided), {}),
+        "stopped": (Stepping(stopped), {}),
+        "points": (Stepping(_at_points), {}),
+        "accumulated": (
+            Stepping(lambda m, x, y, p: mean_square(y, p), lambda g: [None, *g[1:]]),
+            {"optimizer": accumulating},
+        ),
+    }
+    x, _ = table(2 * BATCH)
+    results = [_trained(uneven), _trained(even, x=batches((x, tf.sin(x)), drop_remainder=True))]
+    return {
+        "weights": [weight for result in results for weight in result["weights"]],
+        "history": {name: values for result in results for name, values in result["history"].items()},
     }

@@ -1,0 +1,152 @@
+"""What a tensor of a step's graph is computed from, as far as it says what the tensor is a number of.
+
+Each tensor is looked at once: losses that are added up one by one would otherwise be walked again at every sum.
+"""
+
+import enum
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.strategy.replica_context import StepRows
+
+SHARE = "_paceline_is_share"
+"""On a number that is this rank's share of a global one."""
+OWN = "_paceline_is_own"
+"""On one of this rank's rows, or of none, whatever it was computed from: nobody looks behind it."""
+
+IS_GLOBAL = "_paceline_is_global"
+"""On a gradient that a tape has given, summed over ranks."""
+OF_TAPE = "_paceline_of_tape"
+"""On one that is not."""
+
+_DATA = frozenset({"IteratorGetNext", "Placeholder"})
+_WITH_GRAPHS_INSIDE = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+_ELEMENTWISE = frozenset({"Mul", "RealDiv", "Div", "DivNoNan", "MulNoNan", "Cast", "Identity", "Neg", "AddV2", "Sub"})
+
+
+class From(enum.Flag):
+    """What is found behind a tensor, or is the tensor itself."""
+
+    NOTHING = 0
+    SHARE = enum.auto()
+    SUM_OVER_ROWS = enum.auto()
+    LOOP_OR_BRANCH = enum.auto()
+    DATA = enum.auto()
+    REDUCED_FIRST_AXIS = enum.auto()
+
+
+class Lineage:
+    """Of the tensors of one step.
+
+    Args:
+        rows: Of the step.
+    """
+
+    def __init__(self, rows: StepRows) -> None:
+        self._rows = rows
+        self._found: dict[int, tuple[Any, From]] = {}
+        """By identity; the tensor is kept, so that no other gets its number."""
+
+    def of(self, tensor: Any) -> From:
+        """What is behind `tensor`, a symbolic one."""
+        left = [tensor]
+        while left:
+            current = left[-1]
+            missing = [] if hasattr(current, OWN) else [one for one in inputs_of(current) if id(one) not in self._found]
+            if missing and id(current) not in self._found:
+                left += missing
+                continue
+            left.pop()
+            if id(current) not in self._found:
+                self._found[id(current)] = (current, self._look_at(current))
+        return self._found[id(tensor)][1]
+
+    def is_sum_over_rows(self, tensor: Any) -> bool:
+        """Whether `tensor` is one number that adds up something of each of this rank's rows, and averages nothing.
+
+        Only where the number of rows is not known when the step is built: else a sum that is divided by a number may be
+        a mean or a sum, and nothing tells which.
+        """
+        if tensor.op.type not in ("Sum", "L2Loss") or tensor.shape.rank != 0 or not self._rows.known:
+            return False
+        added = tensor.op.inputs[0]
+        if tf.get_static_value(self._rows.local) is not None or not added.shape.rank or added.shape[0] is not None:
+            return False
+        behind = self.of(added)
+        return From.DATA in behind and From.REDUCED_FIRST_AXIS not in behind and not _is_scaled_by_a_scalar(added)
+
+    def _look_at(self, tensor: Any) -> From:
+        if hasattr(tensor, OWN):
+            return From.NOTHING
+        found = From.NOTHING
+        for source in inputs_of(tensor):
+            found |= self._found[id(source)][1]
+        kind = tensor.op.type
+        if hasattr(tensor, SHARE):
+            found |= From.SHARE
+        elif kind in _DATA and tensor.dtype not in (tf.resource, tf.variant):
+            found |= From.DATA
+        elif kind in _WITH_GRAPHS_INSIDE:
+            found |= From.LOOP_OR_BRANCH
+        elif kind in ("Mean", "Sum") and tensor.shape.rank != 0 and _reduces_first_axis(tensor):
+            found |= From.REDUCED_FIRST_AXIS
+        elif self.is_sum_over_rows(tensor):
+            found |= From.SUM_OVER_ROWS
+        return found
+
+
+def inputs_of(tensor: Any) -> list[Any]:
+    """What `tensor` is computed from directly, also outside of its graph."""
+    inputs = list(tensor.op.inputs)
+    if tensor.op.type == "Placeholder":
+        captures = getattr(tensor.graph, "captures", ())
+        inputs += [outer for outer, inner in captures if inner is tensor and tf.is_symbolic_tensor(outer)]
+    return inputs
+
+
+def sources_of(tensor: Any, stops_at: Callable[[Any], bool]) -> Iterator[Any]:
+    """`tensor` and all that it is computed from, each once; nothing behind those that `stops_at` names."""
+    seen: dict[int, Any] = {}
+    left = [tensor]
+    while left:
+        current = left.pop()
+        if id(current) not in seen:
+            seen[id(current)] = current
+            yield current
+            if not stops_at(current):
+                left += inputs_of(current)
+
+
+def is_data(tensor: Any) -> bool:
+    """Whether `tensor` comes into the step from outside, and is no variable."""
+    return tensor.op.type in _DATA and tensor.dtype not in (tf.resource, tf.variant) and not inputs_of(tensor)
+
+
+def is_constant(tensor: Any) -> bool:
+    """Whether `tensor` is the same on all ranks whatever their rows: a number, or a variable."""
+    while tensor.op.type in ("Identity", "Cast"):
+        tensor = tensor.op.inputs[0]
+    return bool(tensor.op.type in ("Const", "ReadVariableOp"))
+
+
+def _reduces_first_axis(tensor: Any) -> bool:
+    axes = tf.get_static_value(tensor.op.inputs[1])
+    rank = tensor.op.inputs[0].shape.rank
+    return axes is None or rank is None or any(axis % max(rank, 1) == 0 for axis in axes.reshape(-1).tolist())
+
+
+def _is_scaled_by_a_scalar(tensor: Any) -> bool:
+    """Whether `tensor` has been multiplied or divided by a number that is no constant: by that of the rows, perhaps."""
+    left = [tensor]
+    while left:
+        operation = left.pop().op
+        if operation.type not in _ELEMENTWISE:
+            continue
+        for part in operation.inputs:
+            if part.shape.rank != 0:
+                left.append(part)
+            elif operation.type not in ("AddV2", "Sub") and not is_constant(part):
+                return True
+    return False
