@@ -18,14 +18,26 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import current_world
-from paceline.fit.lineage import IS_GLOBAL, OF_TAPE, is_data, sources_of
+from paceline.fit.lineage import IS_GLOBAL, OF_TAPE, From, lineage_of
 from paceline.fit.replica import current_batch_replica, current_replica, taking_place
-from paceline.fit.shares import as_tensor, is_share, share_of
+from paceline.fit.shares import as_tensor, is_gradient, is_share, mark_as_share, share_of
 from paceline.strategy import draws
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
 Function = Callable[..., Any]
+
+_MIXED = (
+    "a train_step hands gradients to the optimizer that it has computed from those of the global batch, which a tape "
+    "has given, and from numbers of this worker's rows: each worker would get other weights. Divide or weigh the loss "
+    "before the tape takes gradients of it, not the gradients by what comes from the batch."
+)
+_MIXED_EAGERLY = (
+    "with run_eagerly=True nothing tells whether the gradients that this train_step hands to the optimizer are those "
+    "of the global batch or this worker's: it has taken both kinds (of one number, and of one loss per row, or by "
+    "jacobian or vectorized_map) and changed them. Average the losses before the tape takes gradients, or run as a "
+    "graph."
+)
 
 
 def built(keras_build: Function) -> Function:
@@ -84,7 +96,7 @@ def scaled(keras_scale: Function) -> Function:
     def scale_loss(self: Any, loss: Any) -> Any:
         replica = current_batch_replica()
         if replica is not None and replica.rows.of_trainer and replica.rows.is_here and tf.is_tensor(loss):
-            loss = share_of(loss, replica.rows)
+            return mark_as_share(keras_scale(self, share_of(loss, replica.rows)))
         return keras_scale(self, loss)
 
     return scale_loss
@@ -107,16 +119,26 @@ def clipped(keras_clip: Function) -> Function:
 
 
 def _is_global(gradient: Any, rows: StepRows) -> bool:
-    """Whether `gradient` is that of the global batch, or was computed from such, in this step or an earlier one."""
+    """Whether `gradient` is that of the global batch, or was computed from such, in this step or an earlier one.
+
+    Raises:
+        RuntimeError: it is, but of this rank's rows, too; or eagerly, nothing tells.
+    """
     if not rows.gradients_are_global or gradient is None:
         return False
     values = values_of(gradient)
+    if hasattr(values, IS_GLOBAL) or hasattr(values, OF_TAPE):
+        return hasattr(values, IS_GLOBAL)
     if not tf.is_symbolic_tensor(values):
-        return rows.latest_gradients_are_global and not hasattr(values, OF_TAPE)
-    found = [*sources_of(values, stops_at=lambda one: hasattr(one, OF_TAPE) or hasattr(one, IS_GLOBAL))]
-    if any(hasattr(one, OF_TAPE) for one in found):
+        if rows.gradients_are_local:
+            raise RuntimeError(_MIXED_EAGERLY)
+        return True
+    behind = lineage_of(rows).of(values)
+    if From.TAPE in behind:
         return False
-    return any(hasattr(one, IS_GLOBAL) for one in found) or not any(map(is_data, found))
+    if From.GLOBAL_GRADIENT in behind and From.DATA in behind:
+        raise RuntimeError(_MIXED)
+    return From.DATA not in behind
 
 
 def _nothing_like(gradient: Any) -> Any:
@@ -144,22 +166,17 @@ def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
         return tf.math.multiply_no_nan(values, rows.share(values.dtype))
 
     def weighed(gradient: Any) -> Any:
-        if gradient is None or is_share(values_of(gradient)):
+        values = None if gradient is None else values_of(gradient)
+        if values is None or is_share(values) or is_gradient(values):
             return gradient
-        if rows.loss_is_share and not _is_made_of_tapes(values_of(gradient)):
+        is_of_tape = tf.is_symbolic_tensor(values) and From.TAPE in lineage_of(rows).of(values)
+        if rows.loss_is_share and not is_of_tape:
             return gradient
         if isinstance(gradient, tf.IndexedSlices):
             return tf.IndexedSlices(share_of_rows(gradient.values), gradient.indices, gradient.dense_shape)
         return share_of_rows(tf.convert_to_tensor(gradient))
 
     return [weighed(gradient) for gradient in gradients]
-
-
-def _is_made_of_tapes(values: Any) -> bool:
-    """Whether a step has made `values` of what a tape has given."""
-    if not tf.is_symbolic_tensor(values):
-        return False
-    return any(hasattr(one, OF_TAPE) for one in sources_of(values, stops_at=lambda one: hasattr(one, OF_TAPE)))
 
 
 def none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:

@@ -64,8 +64,14 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
     _replace_in_graphs(tensorflow.GradientTape, "gradient", tapes.taken)
-    for name in ("compute_average_loss", "scale_regularization_loss"):
-        _replace_in_graphs(tensorflow.nn, name, getattr(losses, name))
+    for owner, name in (
+        (tensorflow.GradientTape, "jacobian"),
+        (tensorflow.GradientTape, "batch_jacobian"),
+        (tensorflow, "vectorized_map"),
+    ):
+        _replace_in_graphs(owner, name, tapes.taken_apart)
+    _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
+    _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.

@@ -4,7 +4,6 @@ Each tensor is looked at once: losses that are added up one by one would otherwi
 """
 
 import enum
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -34,6 +33,8 @@ class From(enum.Flag):
     SUM_OVER_ROWS = enum.auto()
     LOOP_OR_BRANCH = enum.auto()
     DATA = enum.auto()
+    TAPE = enum.auto()
+    GLOBAL_GRADIENT = enum.auto()
     REDUCED_FIRST_AXIS = enum.auto()
 
 
@@ -54,7 +55,7 @@ class Lineage:
         left = [tensor]
         while left:
             current = left[-1]
-            missing = [] if hasattr(current, OWN) else [one for one in inputs_of(current) if id(one) not in self._found]
+            missing = [] if _ends_here(current) else [one for one in inputs_of(current) if id(one) not in self._found]
             if missing and id(current) not in self._found:
                 left += missing
                 continue
@@ -78,9 +79,13 @@ class Lineage:
         return From.DATA in behind and From.REDUCED_FIRST_AXIS not in behind and not _is_scaled_by_a_scalar(added)
 
     def _look_at(self, tensor: Any) -> From:
-        if hasattr(tensor, OWN):
-            return From.NOTHING
+        if hasattr(tensor, IS_GLOBAL):
+            return From.GLOBAL_GRADIENT
+        if hasattr(tensor, OF_TAPE):
+            return From.TAPE | (From.SHARE if hasattr(tensor, SHARE) else From.NOTHING)
         found = From.NOTHING
+        if hasattr(tensor, OWN):
+            return found
         for source in inputs_of(tensor):
             found |= self._found[id(source)][1]
         kind = tensor.op.type
@@ -100,28 +105,22 @@ class Lineage:
 def inputs_of(tensor: Any) -> list[Any]:
     """What `tensor` is computed from directly, also outside of its graph."""
     inputs = list(tensor.op.inputs)
-    if tensor.op.type == "Placeholder":
+    if tensor.op.type == "Placeholder" and tensor.dtype != tf.resource:
         captures = getattr(tensor.graph, "captures", ())
         inputs += [outer for outer, inner in captures if inner is tensor and tf.is_symbolic_tensor(outer)]
     return inputs
 
 
-def sources_of(tensor: Any, stops_at: Callable[[Any], bool]) -> Iterator[Any]:
-    """`tensor` and all that it is computed from, each once; nothing behind those that `stops_at` names."""
-    seen: dict[int, Any] = {}
-    left = [tensor]
-    while left:
-        current = left.pop()
-        if id(current) not in seen:
-            seen[id(current)] = current
-            yield current
-            if not stops_at(current):
-                left += inputs_of(current)
+def lineage_of(rows: StepRows) -> Lineage:
+    """That of a step, kept with it."""
+    rows.lineage = rows.lineage or Lineage(rows)
+    lineage: Lineage = rows.lineage
+    return lineage
 
 
-def is_data(tensor: Any) -> bool:
-    """Whether `tensor` comes into the step from outside, and is no variable."""
-    return tensor.op.type in _DATA and tensor.dtype not in (tf.resource, tf.variant) and not inputs_of(tensor)
+def _ends_here(tensor: Any) -> bool:
+    """Whether what is behind `tensor` does not matter any more."""
+    return any(hasattr(tensor, mark) for mark in (OWN, IS_GLOBAL, OF_TAPE))
 
 
 def is_constant(tensor: Any) -> bool:
@@ -139,11 +138,13 @@ def _reduces_first_axis(tensor: Any) -> bool:
 
 def _is_scaled_by_a_scalar(tensor: Any) -> bool:
     """Whether `tensor` has been multiplied or divided by a number that is no constant: by that of the rows, perhaps."""
-    left = [tensor]
+    left, seen = [tensor], {}
     while left:
-        operation = left.pop().op
-        if operation.type not in _ELEMENTWISE:
+        current = left.pop()
+        operation = current.op
+        if operation.type not in _ELEMENTWISE or id(current) in seen:
             continue
+        seen[id(current)] = current
         for part in operation.inputs:
             if part.shape.rank != 0:
                 left.append(part)

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from paceline.fit.lineage import OWN, SHARE, From, Lineage, is_constant
+from paceline.fit.lineage import OF_TAPE, OWN, SHARE, From, is_constant, lineage_of
 from paceline.strategy.replica_context import StepRows
 
 _OF_SHARES = frozenset(
@@ -45,7 +45,17 @@ def mark_as_own(value: Any) -> Any:
 
 def is_share(value: Any) -> bool:
     """Whether `value` is a share; in graphs also one computed from shares, eagerly only one that was marked."""
-    return hasattr(value, SHARE) or (tf.is_symbolic_tensor(value) and _is_from_shares(value, [_MOST_OPERATIONS]))
+    return _is_linear_in(value, SHARE)
+
+
+def is_gradient(value: Any) -> bool:
+    """Whether `value` is this rank's part of a gradient: as a tape has given it, or computed from such."""
+    return _is_linear_in(value, OF_TAPE)
+
+
+def _is_linear_in(value: Any, mark: str) -> bool:
+    left = [_MOST_OPERATIONS]
+    return hasattr(value, mark) or (tf.is_symbolic_tensor(value) and _is_from_marked(value, mark, left))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +84,7 @@ def terms(value: Any, rows: StepRows) -> list[Term]:
     if not tf.is_symbolic_tensor(value):
         in_step = tf.executing_eagerly() and rows.loss_is_share and not hasattr(value, OWN)
         return [Term(value, is_share=hasattr(value, SHARE) or in_step)]
-    lineage = rows.lineage = rows.lineage or Lineage(rows)
+    lineage = lineage_of(rows)
     found = []
     left = [Term(value)]
     while left:
@@ -153,28 +163,28 @@ def _scaled(term: Term) -> list[Term]:
     return [replace(term, value=one, factor=term.factor * factor)]
 
 
-def _is_from_shares(tensor: Any, left: list[int]) -> bool:
-    if hasattr(tensor, SHARE):
+def _is_from_marked(tensor: Any, mark: str, left: list[int]) -> bool:
+    if hasattr(tensor, mark):
         return True
     left[0] -= 1
     if left[0] < 0 or hasattr(tensor, OWN):
         return False
     operation = tensor.op
     if operation.type in _OF_SHARES:
-        return _is_from_shares(operation.inputs[0], left)
+        return _is_from_marked(operation.inputs[0], mark, left)
     if operation.type == "IdentityN":
-        return _is_from_shares(operation.inputs[tensor.value_index], left)
+        return _is_from_marked(operation.inputs[tensor.value_index], mark, left)
     if operation.type == "ConcatV2":
-        return all(_is_from_shares(part, left) for part in list(operation.inputs)[:-1])
+        return all(_is_from_marked(part, mark, left) for part in list(operation.inputs)[:-1])
     if operation.type in _OF_SHARES_ALL:
-        return all(_is_from_shares(part, left) or _is_zero(part) for part in operation.inputs)
+        return all(_is_from_marked(part, mark, left) or _is_zero(part) for part in operation.inputs)
     if operation.type == "Mean" and operation.inputs[0].shape.is_fully_defined():
-        return _is_from_shares(operation.inputs[0], left)
+        return _is_from_marked(operation.inputs[0], mark, left)
     if operation.type in _SCALING:
         value, factor = operation.inputs
         if operation.type == "Mul" and is_constant(value):
             value, factor = factor, value
-        return is_constant(factor) and _is_from_shares(value, left)
+        return is_constant(factor) and _is_from_marked(value, mark, left)
     return False
 
 

@@ -32,6 +32,7 @@ def taken_together(keras_make_function: Function) -> Function:
 
     def _make_function(self: Any, step_function: Function) -> Any:
         counts_rows = False
+        is_training = getattr(step_function, "__name__", "") == self.train_step.__name__  # others have wrapped it, too
         num_taken = _counter() if self.steps_per_execution > 1 else None
 
         @functools.wraps(step_function)
@@ -41,6 +42,7 @@ def taken_together(keras_make_function: Function) -> Function:
             if replica is None:
                 return step_function(data)
             replica.rows.of_trainer = True
+            replica.rows.is_training = is_training
             if not replica.rows.known:
                 return _numbers_of_all_ranks(step_function(data), replica)
             counts_rows = True

@@ -38,6 +38,8 @@ class StepRows:
         self.statistics = MovingStatistics(self, size, collectives)
         self.of_trainer = False
         """Whether the step is a Keras trainer's, not one of a custom loop."""
+        self.is_training = False
+        """Whether it is a trainer's step that trains."""
         self.in_keras_step = False
         """Whether the trainer's own step runs, and no `train_step` of a user's."""
         self.loss_is_share = False
@@ -46,8 +48,8 @@ class StepRows:
         """Whether one has done so in a graph within the step's, such as a loop's, into which nobody looks."""
         self.gradients_are_global = False
         """Whether a tape has given gradients that are summed over ranks."""
-        self.latest_gradients_are_global = False
-        """Whether the last tape has; eagerly there is no other way to know what a gradient was made of."""
+        self.gradients_are_local = False
+        """Whether a user's step has got any that are this rank's."""
         self.lineage: Any = None
         """What its numbers have been found to be computed from (`fit/lineage.py`)."""
         self._graph = _current_graph()

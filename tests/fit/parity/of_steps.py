@@ -325,7 +325,10 @@ class OneLossAfterAnother(Stepping):
         for loss_of in (mean_square, _rowwise):
             with tf.GradientTape() as tape:
                 loss = loss_of(y, self(x, training=True))
-            self.optimizer.apply([0.1 * one for one in tape.gradient(loss, variables)], variables)
+            gradients = tape.gradient(loss, variables)
+            if not tf.executing_eagerly():  # there nothing would tell any more whose they are
+                gradients = [0.1 * one for one in gradients]
+            self.optimizer.apply(gradients, variables)
         return {"steps": self.optimizer.iterations}
 
 
@@ -346,6 +349,56 @@ class RowsAhead(LookingAhead):
         return {"steps": self.optimizer.iterations}
 
 
+class FirstOrderAhead(Stepping):
+    """MAML's first-order form: gradients of tensors, which the step has made of weights and their gradients."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        variables = [self.out.kernel, self.out.bias]
+        features = self.hidden(x)
+        with tf.GradientTape() as tape:
+            loss = mean_square(y, self.out(features))
+        fast = [one.value - 0.1 * slope for one, slope in zip(variables, tape.gradient(loss, variables), strict=True)]
+        with tf.GradientTape() as tape:
+            tape.watch(fast)
+            ahead = tf.reduce_mean((tf.cos(x) - features @ fast[0] - fast[1]) ** 2)
+        self.optimizer.apply(tape.gradient(ahead, fast), variables)
+        self.tracker.update_state(ahead)
+        return {"tracked": self.tracker.result()}
+
+
+class RowByRow(Stepping):
+    """Each row's gradient is clipped by itself, as in differentially private training."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        variables = [*self.hidden.trainable_variables, *self.out.trainable_variables]
+
+        def of_row(row: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((row[1][None] - self(row[0][None])) ** 2)
+            return tf.clip_by_global_norm(tape.gradient(loss, variables), 0.1)[0]
+
+        each = tf.vectorized_map(of_row, (x, y))
+        self.optimizer.apply([tf.reduce_mean(one, axis=0) for one in each], variables)
+        return {"steps": self.optimizer.iterations}
+
+
+class Forces(layers.Layer):
+    """The slope of a sum, computed in the model itself."""
+
+    def call(self, inputs: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            energy = tf.reduce_sum(tf.tanh(inputs) ** 2)
+        return tape.gradient(energy, inputs)
+
+
+def _with_forces() -> keras.Model:
+    inputs = keras.Input((8,))
+    return keras.Model(inputs, layers.Dense(8)(Forces()(layers.Dense(4)(inputs))))
+
+
 def _at_points(model: keras.Model, x: Any, y: Any, y_pred: Any) -> Any:
     """A Keras loss, and how far the slope at points that are no data is from one."""
     points = tf.reshape(tf.linspace(tf.constant(-1.0, x.dtype), 1.0, 40), (5, 8))
@@ -362,6 +415,9 @@ def own_steps_in_corners() -> dict[str, Any]:
     def mixed(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
         return model.optimizer.scale_loss(mean_square(y, y_pred) + tf.reduce_mean(tf.abs(y_pred)))
 
+    def scaled(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
+        return model.optimizer.scale_loss(tf.reduce_mean((y - y_pred) ** 2))
+
     def divided(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
         return (keras.ops.sum(_rowwise(y, y_pred)) + tf.reduce_sum(tf.abs(y_pred)) / 9.0) / keras.ops.shape(x)[0]
 
@@ -375,16 +431,22 @@ def own_steps_in_corners() -> dict[str, Any]:
         return None
 
     scaling = optimizers.LossScaleOptimizer(optimizers.SGD(0.1), initial_scale=8.0)
+    scaling_again = optimizers.LossScaleOptimizer(optimizers.SGD(0.1), initial_scale=8.0)
     accumulating = optimizers.SGD(0.1, gradient_accumulation_steps=2)
     uneven = {
         "added_up": (AddingUp(none), {}),
         "rows_after": (OneLossAfterAnother(none), {}),
-        "rows_after_eagerly": (OneLossAfterAnother(none), {"run_eagerly": True}),
+        "rows_after_eagerly": (OneLossAfterAnother(none), {"run_eagerly": True, "optimizer": optimizers.SGD(0.01)}),
         "rows_ahead": (RowsAhead(none), {}),
         "mapped": (Stepping(mapped), {"run_eagerly": True}),
+        "first_order": (FirstOrderAhead(none), {}),
+        "row_by_row": (RowByRow(none), {}),
+        "forces": (_with_forces(), {"loss": "mse"}),
     }
     even = {
         "scaled": (Stepping(mixed), {"optimizer": scaling}),
+        "scaled_eagerly": (Stepping(scaled), {"optimizer": scaling_again, "run_eagerly": True}),
+        "forces_of_few": (_with_forces(), {"loss": "mse"}),
         "divided": (Stepping(divided), {}),
         "stopped": (Stepping(stopped), {}),
         "points": (Stepping(_at_points), {}),
