@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.resilience.mapped_file import mapped_part
 from paceline.resilience.object_state import (
     CannotHoldError,
     GeneratorState,
@@ -86,6 +87,9 @@ def attributes_of(thing: Any, path: str = "", left_out: frozenset[str] = frozens
     """By name; their arrays are called after `path`."""
     for name, value in sorted(getattr(thing, "__dict__", {}).items(), key=lambda item: item[0]):
         if name in left_out:
+            continue
+        if mapped_part(value) is not None:
+            yield Attribute(name, value, None, None)
             continue
         arrays: Tensors = {}
         try:

@@ -6,20 +6,25 @@ rerun sets otherwise stays as the rerun sets it.
 attribute, seen when a snapshot is taken    in it       a rerun
 as it was handed over                       its name    has it as its own script hands it over
 another than that, or it was once           its value   gets that
+it holds a variable                         its value   gets that: it may be one of the model's, which a snapshot
+                                                        changes, so what it held before must not come back
 """
 
 import json
 import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from paceline.resilience.attributes import Attribute
+from paceline.resilience.mapped_file import mapped_part
 from paceline.resilience.object_state import Frozen, frozen
 from paceline.store import checksum
 
-MAX_SMALL_BYTES = 4 << 20
+_MAX_IDENTITIES = 64
+"""Of more things that are not values a checksum is enough."""
 
 
 class Original:
@@ -46,7 +51,7 @@ class Original:
         self._looks: dict[str, Any] = {}
         self._values: dict[str, Frozen] = {}
         for attribute in attributes:
-            if attribute.name in changed:
+            if attribute.name in changed or _holds_variable(attribute):
                 continue
             self._looks[attribute.name] = self.look(attribute)
             if holds_values and attribute.arrays is not None:
@@ -55,19 +60,23 @@ class Original:
     def has_changed(self, attribute: Attribute) -> bool:
         """Whether it is another than at first, or was when this was asked before."""
         name = attribute.name
-        if name not in self.changed and (name not in self._looks or self._looks[name] != self.look(attribute)):
+        if name not in self.changed and (
+            _holds_variable(attribute) or name not in self._looks or self._looks[name] != self.look(attribute)
+        ):
             self.changed.add(name)
         return name in self.changed
 
     def look(self, attribute: Attribute) -> Any:
         """Something that is another if the attribute has changed."""
         value = attribute.value
-        if isinstance(value, np.memmap) and value.nbytes > MAX_SMALL_BYTES:
-            return None  # a file: what is written to it stays there
+        if (part := mapped_part(value)) is not None:
+            return part  # what is written to a file stays there
         if attribute.arrays is not None:
             return _text_of(attribute.encoded), [self._checksum(array) for array in attribute.arrays.values()]
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return self._checksum(value)
+        if isinstance(value, (list, tuple, deque)):
+            return _identities(value)  # it may be shuffled in place
         return id(value)
 
     def take_values(self) -> Mapping[str, Any]:
@@ -81,6 +90,23 @@ class Original:
             step = max(1, -(-array.nbytes // self._sampled_bytes))
         rows: Any = np.ascontiguousarray(array[::step] if array.ndim else array)
         return str(array.dtype), array.shape, _checksum(rows.reshape(-1).view(np.uint8))
+
+
+def _holds_variable(attribute: Attribute) -> bool:
+    return bool(attribute.arrays) and _has_variable(attribute.encoded)
+
+
+def _has_variable(encoded: Any) -> bool:
+    if isinstance(encoded, dict):
+        return encoded.get("!") == "variable" or any(map(_has_variable, encoded.values()))
+    return isinstance(encoded, list) and any(map(_has_variable, encoded))
+
+
+def _identities(values: Iterable[Any]) -> Any:
+    identities = [*map(id, values)]
+    return (
+        identities if len(identities) <= _MAX_IDENTITIES else _checksum(np.array(identities, np.uint64).view(np.uint8))
+    )
 
 
 def _text_of(encoded: Any) -> str:

@@ -6,7 +6,9 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import paceline
 from paceline.fit.snapshots import kept_state
 from paceline.fit.snapshots.restored import Restored, put_back
 from paceline.resilience import variables
@@ -58,7 +60,7 @@ def test_a_callback_gets_what_training_has_changed_and_keeps_what_the_script_has
     losses: list[float] = []
     rerun = begun(Watcher(losses, path="second", patience=9), goes_on=True)
     assert (rerun.wait, rerun.is_swapped) == (0, True)
-    kept_state.restore_callbacks([rerun], states, tensors)
+    kept_state.restore_callbacks([rerun], states, tensors, is_chief=True)
     assert (rerun.path, rerun.patience) == ("second", 9)
     assert (rerun.wait, rerun.is_swapped, rerun.best, rerun.rate) == (4, False, float("inf"), 0.05)
     assert rerun.losses is losses == first.losses
@@ -75,7 +77,7 @@ def test_a_snapshot_of_an_older_version_gives_all_back() -> None:
     held = encode_captured(first, {}, "callbacks/0", frozenset({"random", "_model", "params"}))
     del held["unchanged"]
     rerun = begun(Watcher([], path="second"), goes_on=True)
-    kept_state.restore_callbacks([rerun], [["Watcher", {"held": held, "monitor_op": None}]], {})
+    kept_state.restore_callbacks([rerun], [["Watcher", {"held": held, "monitor_op": None}]], {}, is_chief=True)
     assert (rerun.path, rerun.wait, rerun.is_swapped) == ("first", 4, False)
 
 
@@ -97,12 +99,70 @@ def test_callbacks_of_keras_have_their_settings_from_the_script() -> None:
     states = kept_state.capture_callbacks(first, tensors)
     stopping, plateau, checkpoint, board = rerun = made("/tmp/run2", 8)
     kept_state.callbacks_begin(rerun, holds_values=True)
-    kept_state.restore_callbacks(rerun, states, tensors)
+    kept_state.restore_callbacks(rerun, states, tensors, is_chief=True)
     assert (stopping.patience, stopping.best, stopping.wait, stopping.min_delta) == (8, 0.5, 2, -0.01)
     assert (plateau.patience, plateau.best) == (8, 0.5)
     assert checkpoint.filepath == "/tmp/run2/a.keras"
     assert (checkpoint.best, checkpoint._batches_seen_since_last_saving) == (0.5, 3)
     assert board.log_dir == "/tmp/run2"
+
+
+@pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "left"])
+def test_a_variable_of_the_model_stays_as_the_snapshot_has_made_it(is_restored: bool) -> None:
+    """A callback that holds one, which nothing changes in this `fit`, had put the weights of before back over it."""
+    weight, snapshot = tf.Variable(5.0), {}
+    first = Watcher([])
+    first.file = weight
+    kept_state.callbacks_begin([first], holds_values=False)
+    [[_, state]] = states = kept_state.capture_callbacks([first], snapshot)
+    if not is_restored:  # as older versions have written it
+        del state["held"]["state"]["file"]
+        state["held"]["unchanged"].append("file")
+    rerun = Watcher([])
+    rerun.file = tf.Variable(0.0)
+    kept_state.callbacks_begin([rerun], holds_values=True)
+    rerun.file.assign(5.0)  # the snapshot's
+    kept_state.restore_callbacks([rerun], states, snapshot, is_chief=True)
+    assert rerun.file.numpy() == 5
+
+
+@paceline.chief_only
+class Plot(keras.callbacks.Callback):
+    """On other ranks than the chief Keras is not told of it."""
+
+    drawn = 0
+
+
+@pytest.mark.parametrize("is_passed_over", [True, False])
+@pytest.mark.parametrize(("is_chief", "of_chief"), [(True, True), (False, True), (False, False)])
+def test_each_rank_matches_what_it_has(
+    is_chief: bool, of_chief: bool, is_passed_over: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new rank reads the chief's states, and a `fit` that is passed over is given all that the script has."""
+    stopping = keras.callbacks.EarlyStopping("loss")
+    first, tensors = [Plot(), stopping] if of_chief else [stopping], {}
+    kept_state.callbacks_begin(first, holds_values=False)
+    stopping.wait = 2
+    vars(first[0])["drawn"] = 7
+    states = kept_state.capture_callbacks(first, tensors)
+    plot, rerun = Plot(), keras.callbacks.EarlyStopping("loss")
+    ours = [plot, rerun] if is_chief or is_passed_over else [rerun]
+    kept_state.callbacks_begin(ours, holds_values=True)
+    kept_state.restore_callbacks(ours, states, tensors, is_chief=is_chief)
+    assert rerun.wait == 2
+    assert plot.drawn == (7 if is_chief else 0)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("is_chief", [True, False])
+def test_a_snapshot_that_does_not_tell_which_are_for_the_chief_only(is_chief: bool) -> None:
+    stopping, rerun = keras.callbacks.EarlyStopping("loss"), keras.callbacks.EarlyStopping("loss")
+    kept_state.callbacks_begin([stopping], holds_values=False)
+    stopping.wait = 2
+    [[_, state]] = states = kept_state.capture_callbacks([stopping], tensors := {})
+    del state["chief_only"]
+    kept_state.restore_callbacks([rerun], states, tensors, is_chief=is_chief)
+    assert rerun.wait == 2
 
 
 def test_accumulated_gradients_are_each_rank_s_own() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from paceline.fit.snapshots.source_state import SourceState
+from paceline.resilience.mapped_file import MAX_SMALL_BYTES
 from paceline.resilience.object_state import frozen
-from paceline.resilience.original import MAX_SMALL_BYTES
 
 NUM_ROWS = MAX_SMALL_BYTES // 8 + 1
 
@@ -133,3 +133,46 @@ def test_a_file_in_memory_is_not_read(tmp_path: Path) -> None:
     state = SourceState(source, is_chief=True)
     tokens[0] = 7
     assert not names_of(state)
+
+
+@pytest.mark.parametrize("is_window", [False, True], ids=["file", "window"])
+def test_another_part_of_a_file_in_memory_is_said(
+    is_window: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rerun would read the first shard again."""
+
+    def mapped(shard: int) -> Any:
+        begin, path = (shard * 1000, tmp_path / "all") if is_window else (0, tmp_path / str(shard))
+        np.zeros(NUM_ROWS + 1000).tofile(path)
+        return np.memmap(path, np.int64, "r")[begin : begin + NUM_ROWS]
+
+    source = Source(rows=mapped(0))
+    state = SourceState(source, is_chief=True)
+    source.rows = mapped(0)
+    assert not names_of(state)
+    assert not caplog.records, "the same rows, mapped again"
+    source.rows = mapped(1)
+    assert not names_of(state)
+    [record] = caplog.records
+    assert "Source.rows changes" in record.getMessage()
+    assert "a memmap cannot be kept" in record.getMessage()
+
+
+def test_a_copy_of_a_file_in_memory_is_a_value(tmp_path: Path) -> None:
+    np.arange(NUM_ROWS).tofile(tmp_path / "order")
+    source = Source(order=np.memmap(tmp_path / "order", np.int64, "r").copy())
+    state = SourceState(source, is_chief=True)
+    source.order[0] = 7
+    assert names_of(state) == {"order"}
+
+
+@pytest.mark.parametrize("num_files", [3, 100])
+def test_files_that_are_shuffled_in_place_are_said(num_files: int, caplog: pytest.LogCaptureFixture) -> None:
+    source = Source(files=[*map(Path, map(str, range(num_files)))])
+    state = SourceState(source, is_chief=True)
+    assert not names_of(state)
+    assert not caplog.records
+    source.files.reverse()
+    assert not names_of(state)
+    [record] = caplog.records
+    assert "Source.files changes" in record.getMessage()

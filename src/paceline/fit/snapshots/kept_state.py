@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from paceline.fit import compat
+from paceline.fit.chief_only import is_chief_only
 from paceline.resilience.attributes import attributes_of, encode_captured, getter_of, restore
 from paceline.resilience.object_state import decode
 from paceline.resilience.original import handed_over, note_changed, original_of
@@ -24,6 +25,8 @@ _NOT_STATE = frozenset({"model", "_model", "params", "validation_data", "append"
 """The last two: what `CSVLogger` finds in its file (`row_files.py`)."""
 _KERAS_OWN: tuple[type, ...] = (keras.callbacks.ProgbarLogger, keras.callbacks.History)
 """`fit` makes them itself: a bar begins anew, and history is kept by itself."""
+_CHIEF_ONLY = "chief_only"
+"""Marks the state of a callback that other ranks have none of; older snapshots do not tell."""
 _COMPARISONS = {"less": keras.ops.less, "greater": keras.ops.greater}
 """What callbacks that watch a metric hold as `monitor_op`."""
 
@@ -77,6 +80,7 @@ def capture_callbacks(callbacks: Sequence[Any], tensors: Tensors) -> list[Any]:
         state = {
             "held": encode_captured(callback, tensors, f"callbacks/{index}", _NOT_STATE, is_kept),
             "monitor_op": _name_of_comparison(getattr(callback, "monitor_op", None)),
+            _CHIEF_ONLY: is_chief_only(callback),
         }
         states.append([type(callback).__name__, state])
     return states
@@ -86,9 +90,22 @@ def _users(callbacks: Sequence[Any]) -> list[Any]:
     return [callback for callback in callbacks if not isinstance(callback, _KERAS_OWN)]
 
 
-def restore_callbacks(callbacks: Sequence[Any], states: Sequence[Any], tensors: Mapping[str, Any]) -> None:
-    """Gives each callback its state; where the script has other callbacks now, says so."""
+def restore_callbacks(
+    callbacks: Sequence[Any], states: Sequence[Any], tensors: Mapping[str, Any], *, is_chief: bool
+) -> None:
+    """Gives each callback its state; where the script has other callbacks now, says so.
+
+    Args:
+        callbacks: Those of a `fit`, or all that the script has given to it.
+        states: What `capture_callbacks` has made on this rank, or on the chief.
+        tensors: The arrays of `states`.
+        is_chief: Whether this rank is the chief: on others, those for the chief only are not Keras's (see
+            `chief_callbacks.py`), so they have no place among the rest.
+    """
     callbacks = _users(callbacks)
+    if not is_chief:
+        callbacks = [callback for callback in callbacks if not is_chief_only(callback)]
+        states = [(name, state) for name, state in states if not state.get(_CHIEF_ONLY)]
     theirs, ours = [name for name, _ in states], [type(callback).__name__ for callback in callbacks]
     if theirs != ours:
         _LOGGER.warning(

@@ -83,7 +83,8 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
             is_chief=world.rank == 0,
             gradients=accumulated_gradients(optimizer),  # an inner optimizer is given what is summed over ranks
         )
-    kept_state.restore_callbacks(callbacks, restored.own["callbacks"], restored.tensors)
+    states = restored.own["callbacks"]
+    kept_state.restore_callbacks(callbacks, states, restored.tensors, is_chief=world.rank == 0)
     kept_state.restore_global_seed(decode(restored.own["global_seed"], restored.tensors))
     restore_generators(decode(restored.own["generators"], restored.tensors))
     model.stop_training = restored.own["has_stopped"]

@@ -12,8 +12,9 @@ import logging
 from typing import Any
 
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
+from paceline.resilience.mapped_file import MAX_SMALL_BYTES
 from paceline.resilience.object_state import Tensors
-from paceline.resilience.original import MAX_SMALL_BYTES, handed_over, note_changed
+from paceline.resilience.original import handed_over, note_changed
 
 _LOGGER = logging.getLogger("paceline")
 
