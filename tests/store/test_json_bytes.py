@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from paceline.store.damage import DamagedSnapshotError
 from paceline.store.json_bytes import from_bytes, sealed, to_bytes, unsealed
 
+KEYS = st.text().filter(lambda key: key != "$float")  # refused: it stands for infinities
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=15,
 )
 
@@ -22,7 +23,7 @@ def test_values_come_back(value: object):
     assert from_bytes(to_bytes(value, "value"), "value") == value
 
 
-@given(st.dictionaries(st.text(), VALUES, max_size=4))
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_order_of_keys_does_not_matter(value: dict[str, object]):
     assert to_bytes(value, "value") == to_bytes(dict(reversed(value.items())), "value")
 
@@ -67,7 +68,7 @@ def test_hostile_texts_are_damage(data: bytes):
         from_bytes(data, "it")
 
 
-@given(st.dictionaries(st.text(), VALUES, max_size=3), st.data())
+@given(st.dictionaries(KEYS, VALUES, max_size=3), st.data())
 def test_a_seal_shows_every_flipped_bit(content: dict[str, object], data: st.DataObject):
     content.pop("sha256", None)
     whole = sealed(content, "it")
