@@ -9,7 +9,7 @@ from programs import run_workers
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(200)]
 
 SCRIPT = Path(__file__).with_name("unhurried.py")
-TIMEOUT_SECONDS, PAUSE_SECONDS = 3.0, 4.0
+TIMEOUT_SECONDS, PAUSE_SECONDS = 5.0, 6.0
 
 
 @pytest.mark.parametrize("options", [(), ("--snapshot-dir", "snapshots")], ids=["watched", "kept"])
