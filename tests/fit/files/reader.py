@@ -17,6 +17,19 @@ give_up_at = time.monotonic() + 500.0
 loads: Counter[str] = Counter()
 last = dict.fromkeys(names, -1.0)
 model = None
+
+
+def loaded(path: Path) -> keras.Model:
+    """A directory is read file by file: one that is replaced meanwhile is read again."""
+    while True:
+        before = path.stat().st_ino
+        try:
+            return keras.models.load_model(path, compile=False)
+        except Exception:
+            if not path.is_dir() or path.stat().st_ino == before:
+                raise
+
+
 while not all((directory / name).exists() for name in names):
     assert time.monotonic() < give_up_at, "nothing was ever saved"
     time.sleep(0.01)
@@ -28,7 +41,7 @@ while not is_last:
         if name.endswith(".weights.h5"):
             model.load_weights(directory / name)
         else:
-            model = keras.models.load_model(directory / name, compile=False)
+            model = loaded(directory / name)
         (value,) = {float(number) for weight in model.get_weights() for number in np.ravel(weight)}
         assert value >= last[name], f"{name} went back from {last[name]} to {value}"
         last[name] = value
