@@ -52,7 +52,6 @@ _FAILED_WORKER_SECONDS = 5.0
 """A worker that failed ends by itself; one that hangs while it does is ended."""
 _POLL_SECONDS = 0.5
 _HURRIED_POLL_SECONDS = 0.05
-_ORDER_SECONDS = 30.0
 
 
 class State(enum.Enum):
@@ -254,7 +253,7 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # its life is its worker's; a terminal or a scheduler signals both
     line, pmi = (socket.socket(fileno=int(descriptor)) for descriptor in arguments)
-    order = _read_order(line)
+    order = orders.read_order(line)
     if order is None:
         return
     try:
@@ -285,22 +284,6 @@ def say(text: str) -> None:
     """Prints `text` on the worker's stderr, in one write so that ranks that share a terminal do not mix."""
     with contextlib.suppress(OSError):  # the terminal is gone
         os.write(2, f"{text}\n".encode(errors="backslashreplace"))
-
-
-def _read_order(line: socket.socket) -> orders.Order | None:
-    """The worker's order; None when the worker is gone."""
-    lines = LineSplitter(MAX_MESSAGE_BYTES)
-    line.settimeout(_ORDER_SECONDS)
-    received: list[bytes] = []
-    while not received:
-        data = line.recv(1 << 16)
-        if not data:
-            return None
-        received = lines.feed(data)
-    line.settimeout(None)
-    order = orders.decode(received[0])
-    assert isinstance(order, orders.Order)
-    return order
 
 
 if __name__ == "__main__":

@@ -10,10 +10,13 @@ JSON lines on the socket that the watchdog inherited; nothing here goes over the
 """
 
 import json
+import socket
 from dataclasses import dataclass
 
 from paceline.cluster.spec import Address
+from paceline.rendezvous.channel import MAX_MESSAGE_BYTES
 from paceline.rendezvous.facts import Facts
+from paceline.rendezvous.framing import LineSplitter
 from paceline.rendezvous.messages import Identity, Join
 from paceline.rendezvous.records import from_object, parse_object, to_object
 
@@ -75,6 +78,8 @@ class Left:
     """The worker has left the group in order."""
 
 
+_ORDER_SECONDS = 30.0
+
 Line = Order | Granted | Denied | Left
 _TYPES: dict[str, type[Line]] = {type_.__name__: type_ for type_ in Line.__args__}
 
@@ -95,3 +100,19 @@ def decode(text: bytes) -> Line:
     if not isinstance(name, str) or name not in _TYPES:
         raise ValueError(f"not a line between worker and watchdog: {text[:200]!r}")
     return from_object(_TYPES[name], received)
+
+
+def read_order(line: socket.socket) -> Order | None:
+    """The worker's order; None when the worker is gone."""
+    lines = LineSplitter(MAX_MESSAGE_BYTES)
+    line.settimeout(_ORDER_SECONDS)
+    received: list[bytes] = []
+    while not received:
+        data = line.recv(1 << 16)
+        if not data:
+            return None
+        received = lines.feed(data)
+    line.settimeout(None)
+    order = decode(received[0])
+    assert isinstance(order, Order)
+    return order
