@@ -14,6 +14,7 @@ one, this file says which.
 | `Layer._flatten_layers` | the layers of layers |
 | `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
 | `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
+| `TensorFlowTrainer._eval_epoch_iterator` | the validation's data, which `fit` keeps from epoch to epoch |
 | `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |
 | `TensorFlowTrainer._make_function` | where a step becomes a trainer's |
 | `TensorFlowTrainer._aggregate_additional_loss` | where the losses of layers are scaled |
@@ -127,6 +128,11 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
 def accumulated_gradients(optimizer: Any) -> list[Any]:
     """The sums of an optimizer with `gradient_accumulation_steps`; else, or before it is built, none."""
     return list(getattr(optimizer, "_accumulated_gradients", ()))
+
+
+def validation_iterator(model: Any) -> Any:
+    """The epoch iterator of the validation in a `fit`; None outside one."""
+    return getattr(model, "_eval_epoch_iterator", None)
 
 
 def all_layers(model: Any) -> list[Any]:

@@ -48,16 +48,17 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             super().__init__(distributor, *args, **kwargs)
             self._distribute_strategy = distribute_strategy
             self._distributed_dataset: Any = distributor.also_if_distributed(self._distributed_dataset)
-            self._data_cursor = follow(self)
+            self.data_cursor = follow(self)
+            """Who follows it through its data."""
 
         def _get_iterator(self) -> Any:
             # Keras asks whenever it makes a new iterator over the dataset.
             self._is_fresh = True
             _begin_iterator(getattr(self, "_fingerprints", None))
-            return _ended_together(self, self._data_cursor.iterable(super()._get_iterator()))
+            return _ended_together(self, self.data_cursor.iterable(super()._get_iterator()))
 
         def _enumerate_iterator(self) -> Any:
-            return self._data_cursor.steps(super()._enumerate_iterator())
+            return self.data_cursor.steps(super()._enumerate_iterator())
 
         def reset(self) -> None:
             super().reset()

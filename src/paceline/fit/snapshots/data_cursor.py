@@ -8,18 +8,17 @@ PyDataset                 from its position: only the order of the batches is dr
 generator                 read from its beginning, with a line that shows how far it is
 """
 
-import functools
+import dataclasses
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 
-from paceline.data.buffers import estimated_state_bytes
-from paceline.data.iterator_state import NoIteratorStateError, iterator_state, num_shuffles, restore_iterator
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.snapshots.data_replay import Replaying, begin_at
+from paceline.fit.snapshots.kept_iterator import KeptIterator
 from paceline.fit.snapshots.owed_batches import owe
 from paceline.fit.snapshots.place import GENERATORS, SOURCE, Begin, Place, path_of
 from paceline.fit.snapshots.source_state import SourceState
@@ -28,12 +27,6 @@ from paceline.resilience.generators import capture_generators, restore_generator
 from paceline.resilience.object_state import Frozen, Tensors, encode, frozen
 
 _LOGGER = logging.getLogger("paceline")
-
-MAX_STATE_BYTES = 1 << 20
-"""Iterators whose state is larger are replayed: a snapshot should not write shuffle buffers every minute."""
-
-_OPERATIONS_THAT_REPEAT = frozenset({"PyFunc", "EagerPyFunc", "DummySeedGenerator"})
-"""They keep an iterator from writing down its state; replayed they do the same again."""
 
 
 class Unfollowed:
@@ -70,11 +63,9 @@ class DataCursor:
         self._is_due_to_skip = False
         adapter = epochs.data_adapter
         self._is_python = isinstance(adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
-        self._is_arrays = isinstance(adapter, compat.ArrayDataAdapter)
-        self.source = SourceState(getattr(adapter, "py_dataset", None) if follows_source else None, is_chief)
+        self._iterator = KeptIterator(epochs, is_chief)
+        self.source = SourceState(self.python_source if follows_source else None, is_chief)
         """What a `PyDataset` holds besides its data."""
-        self._may_have_state = not self._is_python
-        self._num_shuffles = 0
         self._has_said = False
 
     @property
@@ -108,6 +99,11 @@ class DataCursor:
         return Cursor(self._epoch, self._step, tuple(self._batches), self._steps_seen)
 
     @property
+    def python_source(self) -> Any:
+        """The `PyDataset` that is read; None: another kind of data."""
+        return getattr(self._epochs.data_adapter, "py_dataset", None)
+
+    @property
     def num_iterators(self) -> int:
         """How many have been made."""
         return len(self._batches)
@@ -118,48 +114,10 @@ class DataCursor:
         Args:
             has_stopped: Whether a callback has ended the epoch in this step.
         """
-        is_over, begin, state = self._is_over or has_stopped, self._begin, None
+        is_over, begin = self._is_over or has_stopped, self._begin
         if is_over:  # Keras has told the source that the epoch ends, and will not say so again
-            begin = Begin(begin.generators, self._source_now())
-        if self._may_have_state and self._live is not None:
-            if self._seems_small:
-                state = self._state(self._live)
-            else:
-                self._may_have_state = False
-        if state is not None and state.nbytes > MAX_STATE_BYTES:
-            self._may_have_state, state = False, None
-        if state is not None and not self._holds_all_shuffles(state):
-            state = None  # at the end of an epoch; replayed
-        return Place(self.cursor, begin, self._epochs._num_batches, state, is_over)
-
-    @functools.cached_property
-    def _seems_small(self) -> bool:
-        """Whether it is worth trying to write the iterator's state down. Asks TensorFlow for sizes, hence once."""
-        return estimated_state_bytes(self._epochs._distributed_dataset) <= MAX_STATE_BYTES
-
-    def _holds_all_shuffles(self, state: Any) -> bool:
-        number = num_shuffles(state)
-        self._num_shuffles = max(self._num_shuffles, number)
-        return number == self._num_shuffles
-
-    def _count_shuffles(self, fresh: Any) -> None:
-        """Of a new iterator: later a prefetch may have read some of them to their end, even before the first step."""
-        if self._may_have_state and (state := self._state(fresh)) is not None:
-            self._num_shuffles = num_shuffles(state)
-
-    def _state(self, iterator: Any) -> Any:
-        try:
-            return iterator_state(iterator, ignores_state_outside=self._is_arrays)
-        except NoIteratorStateError as reason:
-            self._may_have_state = False
-            if str(reason) not in _OPERATIONS_THAT_REPEAT and self._is_chief:
-                _LOGGER.warning(
-                    "the input pipeline draws random numbers that a snapshot cannot hold (%s). After a restart each "
-                    "row is trained on exactly once all the same, but random augmentation in a parallel map is not "
-                    "repeated. tf.random.stateless_* with a seed from the data (e.g. enumerate()) is.",
-                    reason,
-                )
-            return None
+            begin = dataclasses.replace(begin, source=self._source_now())
+        return Place(self.cursor, begin, self._epochs._num_batches, self._iterator.state(self._live), is_over)
 
     # Between Keras's epoch iterator and its dataset.
 
@@ -182,7 +140,7 @@ class DataCursor:
         if not self._has_said:
             self._has_said = True
             if target is None:
-                self._count_shuffles(self._live)  # and says now what would not be repeated
+                self._iterator.made(self._live)  # and says now what would not be repeated
             if self._is_chief and not self._is_python and not tensorflow_is_seeded():
                 _LOGGER.warning(
                     "TensorFlow is not seeded: a shuffle without a seed cannot be repeated after a restart, and rows "
@@ -194,8 +152,7 @@ class DataCursor:
     def _come_to(self, target: Place, dataset: Any) -> Any:
         if target.state is not None:
             live = iter(dataset)
-            restore_iterator(live, target.state)
-            self._num_shuffles = num_shuffles(target.state)
+            self._iterator.put_back(live, target.state)
         else:
             adapter = self._epochs.data_adapter
             replay = replay_to(target.cursor, is_one_stream=isinstance(adapter, compat.GeneratorDataAdapter))
@@ -209,7 +166,7 @@ class DataCursor:
                 begin_at(adapter, skipped)
                 skipped = 0
             live = iter(dataset)
-            self._count_shuffles(live)
+            self._iterator.made(live)
             progress.read(live, skipped)
         return live
 

@@ -8,6 +8,7 @@ from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.past import PAST, Past
 from paceline.fit.snapshots.place import BEGIN
 from paceline.fit.snapshots.restored import METRICS, SOURCE
+from paceline.fit.snapshots.validation import VALIDATION, Validation
 from paceline.resilience import variables
 from paceline.resilience.generators import capture_generators
 from paceline.resilience.kept_memory import Memory
@@ -23,14 +24,14 @@ class Moment:
 
     logs: Any
     """Of the last step."""
-    validation_iterators: int
-    """How many have been made."""
     past: Past
     ends_fit: bool
     """Then the data source goes in, too: the next `fit` may go on from it."""
 
 
-def own_state(model: Any, callbacks: Any, data: DataCursor, moment: Moment, memory: Memory) -> OwnState:
+def own_state(
+    model: Any, callbacks: Any, data: DataCursor, validation: Validation, moment: Moment, memory: Memory
+) -> OwnState:
     """This rank's part, copied into `memory`."""
     if getattr(callbacks, "_async_train", False):
         callbacks._flush_futures()
@@ -48,7 +49,7 @@ def own_state(model: Any, callbacks: Any, data: DataCursor, moment: Moment, memo
         "generators": encode(capture_generators(), tensors, "generators"),
         "global_seed": encode(kept_state.capture_global_seed(), tensors, "global_seed"),
         "logs": encode(kept_state.plain(moment.logs), tensors, "logs"),
-        "validation_iterators": moment.validation_iterators,
+        VALIDATION: validation.encode(tensors),
         PAST: moment.past.encode(tensors),
         SOURCE: data.source.encode(tensors, SOURCE) if moment.ends_fit else None,
     }

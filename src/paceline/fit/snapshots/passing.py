@@ -14,6 +14,7 @@ from paceline.fit.building import build_from
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.snapshots.past import Past, past_in
 from paceline.fit.snapshots.restored import SOURCE, Restored, put_back, put_back_history, read
+from paceline.fit.snapshots.validation import put_back_source
 from paceline.resilience.keeper import Keeper
 from paceline.resilience.object_state import decode
 from paceline.store.manifest import SnapshotInfo
@@ -89,6 +90,8 @@ class Passing:
         build_from(model, self._data.element_spec)
         if is_own:
             self._data.source.put_back(decode(restored.own.get(SOURCE), restored.tensors))
+            validation_data = arguments.get("validation_data")
+            put_back_source(validation_data, restored.own, restored.tensors, is_chief=self._is_chief)
             put_back(model, callbacks, restored, self._world)
             put_back_history(history, restored)
             self._say_where_it_comes_from(restored, len(history.epoch))

@@ -16,6 +16,7 @@ from typing import Any
 from paceline.cluster import environment
 from paceline.comm.world import World
 from paceline.errors import EXIT_PREEMPTED
+from paceline.fit import compat
 from paceline.fit.building import build_from
 from paceline.fit.snapshots import kept_state, row_files
 from paceline.fit.snapshots.data_cursor import DataCursor
@@ -24,6 +25,7 @@ from paceline.fit.snapshots.past import Past
 from paceline.fit.snapshots.place import place_in
 from paceline.fit.snapshots.pulse import Pulse
 from paceline.fit.snapshots.restored import Restored, copied_for_all, put_back, put_back_history
+from paceline.fit.snapshots.validation import Validation
 from paceline.rendezvous.channel import Preempted, Resumed
 from paceline.resilience.cursor import Cursor
 from paceline.resilience.generators import was_seeded_otherwise
@@ -81,9 +83,7 @@ class Recorder:
         self._logs: dict[str, Any] = {}
         self._logs_are_restored = False
         self._steps_in_epoch = 0
-        self._validation: DataCursor | None = None
-        self._validation_iterators = 0
-        """Made before this process began."""
+        self._validation = Validation(is_chief=world.rank == 0)
         self._before_validation: OwnState | None = None
         self._snapshot_at = time.monotonic()
         self.pulse = Pulse(world, past.steps)
@@ -91,20 +91,16 @@ class Recorder:
     # What the seams tell.
 
     def follow(self, epochs: Any) -> DataCursor:
-        """A new epoch iterator of this `fit`: the first is the training data's, the second the validation data's."""
+        """A new epoch iterator in this `fit`: the first one is that over its training data."""
         cursor = DataCursor(epochs, is_chief=self._world.rank == 0, follows_source=self._data is None)
-        if self._data is None:
-            self._data = cursor
-        elif self._validation is None:
-            self._validation = cursor
-            cursor.advance((0,) * self._validation_iterators)
+        self._data = self._data or cursor
         return cursor
 
     def train_begins(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` is about to run."""
         kept_state.callbacks_begin(callbacks.callbacks, holds_values=self._resumed is not None)
         if self._resumed is not None:
-            row_files.cut_back(callbacks.callbacks, self._resumed.own["row_files"])
+            row_files.cut_back(callbacks.callbacks, self._resumed, self._world)
 
     def train_begun(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` has run."""
@@ -167,6 +163,8 @@ class Recorder:
     def validation_begins(self) -> None:
         """The validation of an epoch is about to begin, before it resets the metrics."""
         self._data.end_steps()  # type: ignore[union-attr]
+        if (epochs := compat.validation_iterator(self.model)) is not None:
+            self._validation.begins(epochs.data_cursor)
         memory = Memory()
         self._before_validation = self._own_state(memory)
         memory.end()
@@ -208,10 +206,8 @@ class Recorder:
 
     def _own_state(self, memory: Memory, *, ends_fit: bool = False) -> OwnState:
         assert self._data is not None
-        validation = self._validation
-        num_iterators = self._validation_iterators if validation is None else validation.num_iterators
-        moment = Moment(self._logs, num_iterators, self._past, ends_fit)
-        return own_state(self.model, self._callbacks, self._data, moment, memory)
+        moment = Moment(self._logs, self._past, ends_fit)
+        return own_state(self.model, self._callbacks, self._data, self._validation, moment, memory)
 
     def _take(self, own_state: Callable[[Memory], OwnState], *, ends_fit: bool) -> None:
         def copy(memory: Memory) -> Part:
@@ -282,7 +278,7 @@ class Recorder:
         build_from(self.model, self._data.element_spec)
         put_back(self.model, self._callbacks.callbacks, restored, self._world)
         put_back_history(self.model.history, restored)
-        self._validation_iterators = own["validation_iterators"]
+        self._validation.go_on_from(own, restored.tensors)
         self._logs, self._logs_are_restored = decode(own["logs"], restored.tensors), True
         self.step, self._steps_in_epoch = info.step, own["cursor"]["step"]
         self._data.go_on_from(place_in(own, restored.tensors, has_own_iterator=restored.same_world))
