@@ -24,6 +24,7 @@ from parity import (  # noqa: F401  # they register their jobs
     of_losses,
     of_metrics,
     of_optimizers,
+    of_own_gradients,
     of_steps,
     of_trainers,
 )

@@ -91,7 +91,7 @@ class Lineage:
         kind = tensor.op.type
         if hasattr(tensor, SHARE):
             found |= From.SHARE
-        elif kind in _DATA and tensor.dtype not in (tf.resource, tf.variant):
+        elif kind in _DATA and tensor.dtype not in (tf.resource, tf.variant) and not _captured(tensor):
             found |= From.DATA
         elif kind in _WITH_GRAPHS_INSIDE:
             found |= From.LOOP_OR_BRANCH
@@ -104,11 +104,14 @@ class Lineage:
 
 def inputs_of(tensor: Any) -> list[Any]:
     """What `tensor` is computed from directly, also outside of its graph."""
-    inputs = list(tensor.op.inputs)
-    if tensor.op.type == "Placeholder" and tensor.dtype != tf.resource:
-        captures = getattr(tensor.graph, "captures", ())
-        inputs += [outer for outer, inner in captures if inner is tensor and tf.is_symbolic_tensor(outer)]
-    return inputs
+    return [*tensor.op.inputs, *(outer for outer in _captured(tensor) if tf.is_symbolic_tensor(outer))]
+
+
+def _captured(tensor: Any) -> list[Any]:
+    """The tensor outside of its graph (a branch, a loop) that `tensor` stands for, if it does."""
+    if tensor.op.type != "Placeholder" or tensor.dtype == tf.resource:
+        return []
+    return [outer for outer, inner in getattr(tensor.graph, "captures", ()) if inner is tensor]
 
 
 def lineage_of(rows: StepRows) -> Lineage:

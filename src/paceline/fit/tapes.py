@@ -82,7 +82,7 @@ def taken(tape_gradient: Function) -> Function:
         rows.gradients_are_global |= is_global
         rows.gradients_are_local |= not is_global and not rows.in_keras_step
         for index in found:
-            _mark(values_of(leaves[index]), is_global=is_global and is_variable[index], is_share=is_variable[index])
+            _mark(leaves[index], is_global=is_global and is_variable[index], is_share=is_variable[index])
         return tf.nest.pack_sequence_as(gradients, leaves)
 
     return gradient
@@ -90,7 +90,9 @@ def taken(tape_gradient: Function) -> Function:
 
 def _mark(values: Any, *, is_global: bool, is_share: bool) -> None:
     """What a tape has given. What is computed from a global gradient is the same number on all ranks."""
-    setattr(values, IS_GLOBAL if is_global else OF_TAPE, True)
+    values = values_of(gradient)
+    for part in tf.nest.flatten(gradient, expand_composites=True) if is_global else [values]:
+        setattr(part, IS_GLOBAL if is_global else OF_TAPE, True)  # of a sparse one all, for its dense form's sake
     if is_global:
         mark_as_own(values)
     elif is_share:

@@ -1,0 +1,78 @@
+"""What users do with gradients and weights beside Keras's step: branches, optimizers and averages of their own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import optimizers
+
+from parity.ingredients import BATCH, batches, layers, table
+from parity.of_steps import ROWS, mean_square
+from parity.registry import job
+
+
+class Around(keras.Model):
+    """A network, and a step around it: a function of this model and a batch, which returns logs."""
+
+    def __init__(self, network: keras.Model, step: Callable[..., dict[str, Any]]) -> None:
+        super().__init__()
+        self.network, self._step = network, step
+        self.built = True
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return self.network(inputs, training=training)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        return self._step(self, *data)
+
+
+def _two_layers() -> keras.Model:
+    return keras.Sequential([keras.Input((8,)), layers.Dense(6, "tanh"), layers.Dense(8)])
+
+
+def _fitted(model: keras.Model, x: Any = None, optimizer: Any = None, **compile_options: Any) -> dict[str, Any]:
+    rows, _ = table(ROWS)
+    model.compile(optimizer=optimizer or optimizers.SGD(0.05), **compile_options)
+    history = model.fit(batches((rows if x is None else x, tf.sin(rows))), epochs=2, verbose=0).history
+    return {"model": model, "history": history}
+
+
+@job(worlds=(2,))
+def own_step_that_updates_in_a_branch() -> dict[str, Any]:
+    """A tensor of the step is a placeholder in a branch of it, which is no data."""
+
+    def step(model: Any, x: Any, y: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            loss = mean_square(y, model(x, training=True))
+        variables = model.network.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        model.optimizer.build(variables)
+        norm = tf.linalg.global_norm(gradients)
+        tf.cond(
+            norm < 100.0,
+            lambda: model.optimizer.apply([0.5 * one for one in gradients], variables),
+            lambda: None,
+        )
+        return {"loss": loss, "norm": norm}
+
+    return _fitted(Around(_two_layers(), step))
+
+
+@job(worlds=(2,))
+def own_step_that_makes_sparse_gradients_dense() -> dict[str, Any]:
+    """The rows that a sparse gradient touches are those of all ranks, too."""
+
+    def step(model: Any, x: Any, y: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            loss = mean_square(y, model(x))
+        variables = model.network.trainable_variables
+        gradients = [0.5 * tf.convert_to_tensor(one) for one in tape.gradient(loss, variables)]
+        model.optimizer.apply(gradients, variables)
+        return {"loss": loss}
+
+    x, _ = table(ROWS)
+    network = keras.Sequential(
+        [keras.Input((8,), dtype="int64"), layers.Embedding(20, 4), layers.Flatten(), layers.Dense(8)]
+    )
+    return _fitted(Around(network, step), abs(5 * x).astype("int64") % 20)
