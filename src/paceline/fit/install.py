@@ -64,6 +64,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
     _replace_in_graphs(tensorflow.GradientTape, "gradient", tapes.taken)
+    _replace_in_graphs(tensorflow, "gradients", tapes.taken_in_graph)
     for owner, name in (
         (tensorflow.GradientTape, "jacobian"),
         (tensorflow.GradientTape, "batch_jacobian"),

@@ -88,7 +88,19 @@ def taken(tape_gradient: Function) -> Function:
     return gradient
 
 
-def _mark(values: Any, *, is_global: bool, is_share: bool) -> None:
+def taken_in_graph(tensorflow_gradients: Function) -> Function:
+    """`tf.gradients`, which needs no tape."""
+
+    def of(_: None, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
+        return tensorflow_gradients(target, sources, output_gradients, **options)
+
+    def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients", **options: Any) -> Any:
+        return taken(of)(None, ys, xs, grad_ys, name=name, **options)
+
+    return gradients
+
+
+def _mark(gradient: Any, *, is_global: bool, is_share: bool) -> None:
     """What a tape has given. What is computed from a global gradient is the same number on all ranks."""
     values = values_of(gradient)
     for part in tf.nest.flatten(gradient, expand_composites=True) if is_global else [values]:

@@ -76,3 +76,18 @@ def own_step_that_makes_sparse_gradients_dense() -> dict[str, Any]:
         [keras.Input((8,), dtype="int64"), layers.Embedding(20, 4), layers.Flatten(), layers.Dense(8)]
     )
     return _fitted(Around(network, step), abs(5 * x).astype("int64") % 20)
+
+
+@job(worlds=(2,))
+def own_step_without_a_tape() -> dict[str, Any]:
+    """A Keras loss and a mean, and a norm of their gradients that is the global batch's."""
+
+    def step(model: Any, x: Any, y: Any) -> dict[str, Any]:
+        y_pred = model(x, training=True)
+        loss = mean_square(y, y_pred) + tf.reduce_mean(tf.abs(y_pred))
+        variables = model.network.trainable_variables
+        gradients = tf.gradients(loss, [variable.value for variable in variables])
+        model.optimizer.apply(tf.clip_by_global_norm(gradients, 0.1)[0], variables)
+        return {"loss": loss}
+
+    return _fitted(Around(_two_layers(), step))
