@@ -19,6 +19,8 @@ IS_GLOBAL = "_paceline_is_global"
 """On a gradient that a tape has given, summed over ranks."""
 OF_TAPE = "_paceline_of_tape"
 """On one that is not."""
+OF_ROWS = "_paceline_of_rows"
+"""On what a layer gives for each row, although it has looked at all of them (BatchNormalization)."""
 
 _DATA = frozenset({"IteratorGetNext", "Placeholder"})
 _WITH_GRAPHS_INSIDE = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -95,11 +97,11 @@ class Lineage:
             found |= From.DATA
         elif kind in _WITH_GRAPHS_INSIDE:
             found |= From.LOOP_OR_BRANCH
-        elif kind in ("Mean", "Sum") and tensor.shape.rank != 0 and _reduces_first_axis(tensor):
+        elif kind in ("Mean", "Sum") and tensor.shape.rank != 0 and From.DATA in found and _reduces_rows(tensor):
             found |= From.REDUCED_FIRST_AXIS
         elif self.is_sum_over_rows(tensor):
             found |= From.SUM_OVER_ROWS
-        return found
+        return found & ~From.REDUCED_FIRST_AXIS if hasattr(tensor, OF_ROWS) else found
 
 
 def inputs_of(tensor: Any) -> list[Any]:
@@ -133,10 +135,13 @@ def is_constant(tensor: Any) -> bool:
     return bool(tensor.op.type in ("Const", "ReadVariableOp"))
 
 
-def _reduces_first_axis(tensor: Any) -> bool:
+def _reduces_rows(tensor: Any) -> bool:
+    """Whether `tensor` is a reduction of a first axis that may be that of the rows, whose number is not known."""
     axes = tf.get_static_value(tensor.op.inputs[1])
-    rank = tensor.op.inputs[0].shape.rank
-    return axes is None or rank is None or any(axis % max(rank, 1) == 0 for axis in axes.reshape(-1).tolist())
+    shape = tensor.op.inputs[0].shape
+    if axes is None or shape.rank is None:
+        return True
+    return shape.rank > 0 and shape[0] is None and any(axis % shape.rank == 0 for axis in axes.reshape(-1).tolist())
 
 
 def _is_scaled_by_a_scalar(tensor: Any) -> bool:

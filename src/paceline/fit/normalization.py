@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from paceline.fit.lineage import OF_ROWS
 from paceline.fit.replica import current_replica
 
 Function = Callable[..., Any]
@@ -17,6 +18,8 @@ def averaged(keras_call: Function) -> Function:
     def call(self: Any, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         outputs = keras_call(self, inputs, training=training, mask=mask)
         replica = current_replica()
+        if replica is not None and training:
+            setattr(outputs, OF_ROWS, True)
         if replica is not None and training and self.trainable and not self.synchronized:
             replica.rows.statistics.note(self.non_trainable_variables)
         return outputs

@@ -91,3 +91,25 @@ def own_step_without_a_tape() -> dict[str, Any]:
         return {"loss": loss}
 
     return _fitted(Around(_two_layers(), step))
+
+
+@job(worlds=(2,))
+def own_step_that_sums_over_normalized_rows() -> dict[str, Any]:
+    """BatchNormalization has averaged over rows, and a kernel's columns are normalised: a sum of losses stays one."""
+
+    def step(model: Any, x: Any, y: Any) -> dict[str, Any]:
+        hidden, *_, out = model.network.layers
+        with tf.GradientTape() as tape:
+            model(x, training=True)
+            features = model.features(x, training=True)
+            y_pred = features @ tf.nn.l2_normalize(out.kernel.value, axis=0) + out.bias
+            loss = tf.reduce_sum(tf.reduce_mean((y - y_pred) ** 2, axis=1)) * (1.0 / BATCH)
+        variables = [*hidden.trainable_variables, *out.trainable_variables]
+        model.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+    normalization = layers.BatchNormalization(synchronized=True)
+    network = keras.Sequential([keras.Input((8,)), layers.Dense(6), normalization, layers.ReLU(), layers.Dense(8)])
+    model = Around(network, step)
+    model.features = keras.Sequential(network.layers[:-1])
+    return _fitted(model)
