@@ -141,6 +141,15 @@ def _is_global(gradient: Any, rows: StepRows) -> bool:
     return From.DATA not in behind
 
 
+def is_users(optimizer: Any) -> bool:
+    """Whether a user has written what `optimizer` does with gradients before Keras's `apply` gets them."""
+    return any(
+        name in vars(class_) and class_.__module__.split(".")[0] != "keras"
+        for class_ in type(optimizer).__mro__
+        for name in ("apply", "apply_gradients")
+    )
+
+
 def _nothing_like(gradient: Any) -> Any:
     """What adds nothing to a sum that `gradient` belongs to."""
     if isinstance(gradient, tf.IndexedSlices):

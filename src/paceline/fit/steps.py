@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
+from paceline.fit.gradients import is_users
 from paceline.fit.metrics import is_of_all_ranks
 from paceline.fit.replica import current_replica, taking_place
 from paceline.fit.shares import as_tensor, is_share, share_of
@@ -132,13 +133,16 @@ def _part_of(value: Any, replica: PacelineReplicaContext) -> Any:
 
 
 def of_keras(keras_train_step: Function) -> Function:
-    """Keras's `TensorFlowTrainer.train_step`: what its tape gives goes into the optimizer as it is."""
+    """Keras's `TensorFlowTrainer.train_step`: what its tape gives goes into the optimizer as it is.
+
+    An optimizer of a user's may change it there (clip it by its norm): it gets the gradients of the global batch.
+    """
 
     def train_step(self: Any, data: Any) -> Any:
         replica = current_replica()
         if replica is None:
             return keras_train_step(self, data)
-        replica.rows.in_keras_step = True
+        replica.rows.in_keras_step = not is_users(self.optimizer)
         try:
             return keras_train_step(self, data)
         finally:

@@ -113,3 +113,20 @@ def own_step_that_sums_over_normalized_rows() -> dict[str, Any]:
     model = Around(network, step)
     model.features = keras.Sequential(network.layers[:-1])
     return _fitted(model)
+
+
+class ClippingSGD(optimizers.SGD):
+    """Clips by the norm of all gradients before Keras's own optimizer gets them."""
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        return super().apply(tf.clip_by_global_norm(grads, 0.1)[0], trainable_variables)
+
+
+@job(worlds=(2,))
+def an_optimizer_that_clips_in_its_own_apply() -> dict[str, Any]:
+    graph = _fitted(_two_layers(), optimizer=ClippingSGD(0.1), loss="mse")
+    eager = _fitted(_two_layers(), optimizer=ClippingSGD(0.1), loss="mse", run_eagerly=True)
+    return {
+        "weights": [*graph["model"].get_weights(), *eager["model"].get_weights()],
+        "history": graph["history"] | {f"{name}_eagerly": values for name, values in eager["history"].items()},
+    }
