@@ -67,6 +67,8 @@ def applied(keras_apply: Function) -> Function:
             self._distribution_strategy = replica.strategy  # of one that was built in no scope, as `load_model` does
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
+        if replica.rows.is_here and not replica.rows.in_keras_step:
+            replica.rows.statistics.settle()  # a step may copy the weights after this, for an average of them
         gradients = list(grads)
         own = [index for index, gradient in enumerate(gradients) if not _is_global(gradient, replica.rows)]
         parts = [gradients[index] for index in own]

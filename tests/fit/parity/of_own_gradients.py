@@ -130,3 +130,25 @@ def an_optimizer_that_clips_in_its_own_apply() -> dict[str, Any]:
         "weights": [*graph["model"].get_weights(), *eager["model"].get_weights()],
         "history": graph["history"] | {f"{name}_eagerly": values for name, values in eager["history"].items()},
     }
+
+
+@job(worlds=(2,))
+def own_step_that_averages_moving_statistics() -> dict[str, Any]:
+    """The average of weights that diffusion models keep: after the update, moving means are those of all ranks."""
+
+    def step(model: Any, x: Any, y: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            loss = mean_square(y, model(x))
+        variables = model.network.trainable_variables
+        model.normalization(x, training=True)
+        model.optimizer.apply(tape.gradient(loss, variables), variables)
+        model.average.assign(0.9 * model.average + 0.1 * model.normalization.moving_mean)
+        return {"loss": loss}
+
+    model = Around(_two_layers(), step)
+    model.normalization = layers.BatchNormalization(momentum=0.5)
+    model.normalization.build((None, 8))
+    model.average = model.add_weight(shape=(8,), initializer="zeros", trainable=False)
+    result = _fitted(model)
+    weights = [*model.network.get_weights(), model.normalization.moving_mean.numpy(), model.average.numpy()]
+    return {"weights": weights, "history": result["history"]}
