@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
@@ -117,11 +118,31 @@ def _numbers_of_all_ranks(logs: Any, replica: PacelineReplicaContext) -> Any:
     That one counts as much as the rank's share of the rows, an integer as the chief has it.
     """
     leaves = [leaf if is_of_all_ranks(leaf) else as_tensor(leaf) for leaf in tf.nest.flatten(logs)]
+    if tf.executing_eagerly():
+        leaves = _with_different_numbers_as_tensors(leaves, replica)
     own = [index for index, leaf in enumerate(leaves) if tf.is_tensor(leaf) and not is_of_all_ranks(leaf)]
     parts = [_part_of(leaves[index], replica) for index in own]
     for index, total in zip(own, replica.rows.statistics.summed_with(parts), strict=True):
         leaves[index] = total
     return tf.nest.pack_sequence_as(logs, leaves)
+
+
+def _with_different_numbers_as_tensors(leaves: list[Any], replica: PacelineReplicaContext) -> list[Any]:
+    """In eager steps, Python's numbers (`float(loss)`) are tensors that ranks may differ in; those that do, again.
+
+    Nothing tells what they are of. What all ranks have, such as the result of a metric, is taken as it is. Collective.
+    """
+    numbers = {
+        index: np.asarray(leaf) for index, leaf in enumerate(leaves) if isinstance(leaf, (int, float, np.generic))
+    }
+    numbers = {index: number for index, number in numbers.items() if number.dtype.kind in "iuf"}
+    if numbers:
+        own = tf.constant([[number.astype(np.float64) for number in numbers.values()]])
+        everybodys = replica.strategy.extended.collectives.all_gather(own).numpy()
+        for (index, number), ranks in zip(numbers.items(), everybodys.T, strict=True):
+            if len({value.tobytes() for value in ranks}) > 1:
+                leaves[index] = tf.constant(number)
+    return leaves
 
 
 def _part_of(value: Any, replica: PacelineReplicaContext) -> Any:

@@ -152,3 +152,28 @@ def own_step_that_averages_moving_statistics() -> dict[str, Any]:
     result = _fitted(model)
     weights = [*model.network.get_weights(), model.normalization.moving_mean.numpy(), model.average.numpy()]
     return {"weights": weights, "history": result["history"]}
+
+
+@job(worlds=(2,))
+def own_eager_step_that_logs_pythons_numbers() -> dict[str, Any]:
+    def step(model: Any, x: Any, y: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            loss = mean_square(y, model(x)) if model.has_keras_loss else tf.reduce_mean((y - model(x)) ** 2)
+        variables = model.network.trainable_variables
+        model.optimizer.apply(tape.gradient(loss, variables), variables)
+        model.tracker.update_state(loss)
+        return {
+            "tracked": float(model.tracker.result()),
+            "last": loss.numpy(),  # of `float(loss)`, one worker makes float32
+            "rate": 0.1,
+            "steps": int(model.optimizer.iterations),
+        }
+
+    weights, history = [], {}
+    for has_keras_loss in (True, False):
+        model = Around(_two_layers(), step)
+        model.tracker, model.has_keras_loss = keras.metrics.Mean(name="tracked"), has_keras_loss
+        for name, values in _fitted(model, run_eagerly=True)["history"].items():
+            history[f"{name}_{has_keras_loss}"] = values
+        weights += model.get_weights()
+    return {"weights": weights, "history": history}
