@@ -18,11 +18,17 @@ Function = Callable[..., Any]
 
 
 def marked_as_share(keras_compute_loss: Function) -> Function:
-    """Keras's `Trainer.compute_loss`, whose result is remembered to be a share of the global loss."""
+    """Keras's `Trainer.compute_loss`, whose result is a share of the global loss, and remembered to be.
+
+    It may be the sum of others: a loss class with a `__call__` of its own is not scaled by Keras.
+    """
 
     def compute_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
         loss = keras_compute_loss(self, *args, **kwargs)
-        return mark_as_share(loss) if current_batch_replica() is not None else loss
+        replica = current_batch_replica()
+        if replica is not None and _is_scalar(loss):
+            loss = share_of(loss, replica.rows)
+        return mark_as_share(loss) if replica is not None else loss
 
     return compute_loss
 

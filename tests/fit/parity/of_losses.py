@@ -147,3 +147,20 @@ def losses_within_losses() -> dict[str, Any]:
     second = train(model, optimizers.SGD(0.02), data, validation_data=data, epochs=1, compile_options=options)
     again = {f"eagerly_{name}": values for name, values in second["history"].items()}
     return {"model": model, "history": first | again}
+
+
+class OwnCall(keras.losses.Loss):
+    """A loss class that does by itself what Keras's `__call__` would: nothing of Keras's scales it."""
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        return keras.ops.mean((y_true - y_pred) ** 2)
+
+
+@job(worlds=(2,))
+def loss_class_with_a_call_of_its_own() -> dict[str, Any]:
+    x, _ = table(37)
+    inputs = keras.Input((8,))
+    hidden = layers.Dense(6, "tanh", kernel_regularizer="l2")(inputs)
+    model = keras.Model(inputs, [layers.Dense(8)(hidden), layers.Dense(8)(hidden)])
+    data = batches((x, (x**2, abs(x))))
+    return train(model, optimizers.SGD(0.05), data, compile_options={"loss": [OwnCall(), "mse"], "metrics": None})
