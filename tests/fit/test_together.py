@@ -237,6 +237,13 @@ def test_the_chief_names_weights_that_ranks_have_assigned_differently(results: R
     assert line.startswith("the ranks have different values of weights that a layer assigns from its data: sums/total.")
 
 
+def test_the_chief_names_weights_that_ranks_have_trained_differently(results: Results) -> None:
+    chief, *others = (of_rank["weights_that_ranks_train_differently"] for of_rank in results[3])
+    assert others == [[], []]
+    [line] = chief
+    assert line.startswith("the ranks have trained different weights: out/kernel, out/bias.")
+
+
 def test_a_layer_with_states_of_the_global_batch_is_refused_before_the_first_step(results: Results) -> None:
     message = _same_on_all(results, 3, "states_of_sequences")
     assert message.startswith("ValueError: stateful=True in remembers: ")

@@ -398,6 +398,29 @@ def weights_that_ranks_assign_differently() -> Any:
     return said_in(lambda: model.fit(batches(), verbose=0))[1:]
 
 
+class InABranch(keras.Model):
+    """Trains where this rank's loss, that of its label, is large."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x) - y) ** 2)
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        self.optimizer.build(variables)
+        tf.cond(loss > 1.0, lambda: self.optimizer.apply(gradients, variables), lambda: None)
+        return {"loss": loss}
+
+
+@case
+def weights_that_ranks_train_differently() -> Any:
+    inputs = keras.Input((2,))
+    model = InABranch(inputs, layers.Dense(1, kernel_initializer="zeros", name="out")(inputs))
+    model.compile("sgd")
+    rows = tf.data.Dataset.from_tensor_slices((np.ones((6, 2)), np.arange(6.0)[:, None])).batch(6)
+    return said_in(lambda: model.fit(rows, verbose=0))[1:]
+
+
 @case
 def states_of_sequences() -> Any:
     model = keras.Sequential([keras.Input(batch_shape=(BATCH, 2, 3)), layers.GRU(4, stateful=True, name="remembers")])

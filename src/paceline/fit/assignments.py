@@ -14,7 +14,7 @@ A Python number is the same on all ranks and taken as it is, as for `tf.Variable
 import logging
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,12 @@ def assigned(keras_assign: Function) -> Function:
     return assign
 
 
+def note_branch(variables: Iterable[Any]) -> None:
+    """A branch of a step's graph trains these. If ranks part there, they will have other values."""
+    for variable in variables:
+        setattr(variable, _ASSIGNED, True)
+
+
 def _of_all_ranks(value: Any, aggregation: str, replica: PacelineReplicaContext) -> Any:
     """What all ranks assign together, where this one would assign `value`."""
     rows = replica.rows
@@ -90,11 +96,21 @@ def _of_all_ranks(value: Any, aggregation: str, replica: PacelineReplicaContext)
 
 def tell_of_differences(model: Any, strategy: SynchronousStrategy) -> None:
     """The chief says which weights assigned in steps have another value on another rank. Collective."""
-    weights = model.non_trainable_weights
+    weights = model.weights
     if strategy.world.size == 1 or not weights:
         return
     digests = strategy.world.communicator.all_gather(np.array([_digest(weight) for weight in weights], np.int64))
-    if strategy.world.rank == 0 and (names := differing([weight.path for weight in weights], digests)):
+    if strategy.world.rank > 0:
+        return
+    different = differing(weights, digests)
+    if names := [weight.path for weight in different if weight.trainable]:
+        _LOGGER.warning(
+            "the ranks have trained different weights: %s. A train_step updates them in a branch (tf.cond) that hangs "
+            "on what differs between ranks, such as this rank's loss, or assigns them what its own rows say. Let the "
+            "branch hang on what is alike on all ranks: a metric's result, optimizer.iterations, a norm of gradients.",
+            ", ".join(names),
+        )
+    if names := [weight.path for weight in different if not weight.trainable]:
         _LOGGER.warning(
             "the ranks have different values of weights that a layer assigns from its data: %s. Each rank has assigned "
             "what its own rows say, and a saved model holds one rank's. Say in add_weight(..., aggregation=) what the "
@@ -104,16 +120,18 @@ def tell_of_differences(model: Any, strategy: SynchronousStrategy) -> None:
         )
 
 
-def differing(names: list[str], digests: list[Any]) -> list[str]:
-    """The `names` whose digests are not alike on all ranks; pure.
+def differing(weights: list[Any], digests: list[Any]) -> list[Any]:
+    """The `weights` whose digests are not alike on all ranks; pure.
 
     Args:
-        names: Of the chief's weights.
+        weights: The chief's.
         digests: Each rank's, one for each weight. A rank that has another number of them says nothing.
     """
     chiefs, *others = digests
     comparable = [theirs for theirs in others if len(theirs) == len(chiefs)]
-    return [name for index, name in enumerate(names) if any(theirs[index] != chiefs[index] for theirs in comparable)]
+    return [
+        weight for index, weight in enumerate(weights) if any(theirs[index] != chiefs[index] for theirs in comparable)
+    ]
 
 
 def _digest(weight: Any) -> int:

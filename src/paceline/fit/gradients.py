@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import current_world
+from paceline.fit.assignments import note_branch
 from paceline.fit.lineage import IS_GLOBAL, OF_TAPE, From, lineage_of
 from paceline.fit.replica import current_batch_replica, current_replica, taking_place
 from paceline.fit.shares import as_tensor, is_gradient, is_share, mark_as_share, share_of
@@ -69,6 +70,8 @@ def applied(keras_apply: Function) -> Function:
             return keras_apply(self, grads, trainable_variables)
         if replica.rows.is_here and not replica.rows.in_keras_step:
             replica.rows.statistics.settle()  # a step may copy the weights after this, for an average of them
+        if not replica.rows.is_here:
+            note_branch(trainable_variables or ())
         gradients = list(grads)
         own = [index for index, gradient in enumerate(gradients) if not _is_global(gradient, replica.rows)]
         parts = [gradients[index] for index in own]
