@@ -99,8 +99,7 @@ class Recorder:
     def train_begins(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` is about to run."""
         kept_state.callbacks_begin(callbacks.callbacks, holds_values=self._resumed is not None)
-        if self._resumed is not None:
-            row_files.cut_back(callbacks.callbacks, self._resumed, self._world)
+        row_files.begin(callbacks.callbacks, self._resumed, self._world)
 
     def train_begun(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` has run."""
