@@ -375,6 +375,26 @@ def validation_data() -> Any:
     return result_of(model_of(layers.Dropout(0.2)), shuffled(), validation_data=held_back)
 
 
+class Noise(layers.Layer):
+    """Draws numbers in a validation, too, as a variational model does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(3)
+
+    def call(self, inputs: Any) -> Any:
+        return inputs + 0.1 * keras.random.normal(keras.ops.shape(inputs), seed=self.seeds)
+
+
+@job
+def model_changed_by_validation() -> Any:
+    """A snapshot of a job that is told to stop there holds the model as it was before."""
+    optimizer = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9)
+    features, labels = rows()
+    swap, held_back = keras.callbacks.SwapEMAWeights(), (features[:40], labels[:40])
+    return result_of(model_of(Noise(), optimizer=optimizer), shuffled(), callbacks=[swap], validation_data=held_back)
+
+
 # Several fits.
 
 

@@ -36,6 +36,7 @@ DEATHS = {
     "py_dataset_shuffled_at_both_ends": [("told", STEPS), ("told in test", 1), ("step", 5)],
     "py_dataset_one_iterator_ahead": [("told in test", 1), ("step", 5)],
     "py_dataset_for_validation": [("test", 1), ("step", STEPS + 4), ("step", STEPS + 1)],
+    "model_changed_by_validation": [("told in test", 2)],
     "generator_in_two_fits": [("step", 2 * 7 + 1)],
     "more_fits_than_ends_are_kept": [("step", (MANY_FITS - 2) * STEPS_OF_MANY + 3), ("step", 3 + 4)],
     "caught_exception": [("step", STEPS_UNTIL_PRUNED + 5), ("step", STEPS_UNTIL_PRUNED + 4)],

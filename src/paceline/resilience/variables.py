@@ -13,15 +13,26 @@ from paceline.resilience.object_state import Tensors
 Described = list[list[Any]]
 """For each variable its path, its shape, and the name of its tensor."""
 
+Values = list[tuple[Any, Any]]
+"""Variables, each with what it held at one moment."""
+
+
+def values_of(variables: Iterable[Any]) -> Values:
+    """What `variables` hold now. Takes no memory, but while it is held each that is assigned takes new memory."""
+    return [(variable, _read(variable)) for variable in variables]
+
 
 def copied(variables: Iterable[Any], name: str, tensors: Tensors, memory: Memory) -> Described:
     """Descriptions of `variables`, whose values are added to `tensors` under `name`, each copied once into `memory`."""
-    found = [*variables]
+    return copied_values(values_of(variables), name, tensors, memory)
+
+
+def copied_values(values: Values, name: str, tensors: Tensors, memory: Memory) -> Described:
+    """The same, of what variables held at some moment."""
     # One kind of work after the other: next to a step's own arithmetic each is slow the first time.
-    tensors_now = [_read(variable) for variable in found]
-    arrays = [_seen(tensor) for tensor in tensors_now]
+    arrays = [_seen(tensor) for _, tensor in values]
     described = []
-    for index, (variable, array) in enumerate(zip(found, arrays, strict=True)):
+    for index, ((variable, _), array) in enumerate(zip(values, arrays, strict=True)):
         at = f"{name}/{index:05d}"
         tensors[at] = memory.copy(at, array)
         described.append([getattr(variable, "path", variable.name), list(array.shape), at])

@@ -34,6 +34,7 @@ from paceline.resilience.keeper import ENDS_FIT, Keeper
 from paceline.resilience.kept_memory import Memory
 from paceline.resilience.object_state import decode
 from paceline.resilience.schedule import Schedule
+from paceline.resilience.variables import Values, values_of
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import Part
 
@@ -84,7 +85,8 @@ class Recorder:
         self._logs_are_restored = False
         self._steps_in_epoch = 0
         self._validation = Validation(is_chief=world.rank == 0)
-        self._before_validation: OwnState | None = None
+        self._before_validation: tuple[OwnState, Values] | None = None
+        """The second: nothing on ranks that do not write it."""
         self._snapshot_at = time.monotonic()
         self.pulse = Pulse(world, past.steps)
 
@@ -129,6 +131,7 @@ class Recorder:
         assert self._data is not None
         self._epoch = epoch
         self._steps_in_epoch = 0
+        self._before_validation = None  # before a step assigns the variables
         self._data.begin_epoch(epoch)
         if self._resumed is not None:
             self._go_on(self._resumed)
@@ -165,7 +168,8 @@ class Recorder:
         if (epochs := compat.validation_iterator(self.model)) is not None:
             self._validation.begins(epochs.data_cursor)
         memory = Memory()
-        self._before_validation = self._own_state(memory)
+        # Callbacks may change the model in a validation (SwapEMAWeights), and its own layers draw numbers.
+        self._before_validation = self._own_state(memory), self._shared_values()
         memory.end()
 
     def validation_step_ended(self) -> None:
@@ -176,9 +180,8 @@ class Recorder:
         """
         self._keeper.chaos.validated(self.step)
         wishes = heard(self._world)
-        before = self._before_validation
-        if wishes.is_leaving and before is not None:
-            self._leave(lambda _memory: before)
+        if wishes.is_leaving and (before := self._before_validation) is not None:
+            self._leave(lambda _memory: before[0], before[1])
         self._tell_progress()
 
     def ended(self) -> None:
@@ -208,10 +211,15 @@ class Recorder:
         moment = Moment(self._logs, self._past, ends_fit)
         return own_state(self.model, self._callbacks, self._data, self._validation, moment, memory)
 
-    def _take(self, own_state: Callable[[Memory], OwnState], *, ends_fit: bool) -> None:
+    def _shared_values(self) -> Values:
+        return values_of(kept_state.shared_variables(self.model)) if self._world.rank == 0 else []
+
+    def _take(self, own_state: Callable[[Memory], OwnState], values: Values | None = None, *, ends_fit: bool) -> None:
         def copy(memory: Memory) -> Part:
             own, tensors = own_state(memory)
-            shared = copied_for_all(self.model, tensors, memory) if self._world.rank == 0 else None
+            shared = None
+            if self._world.rank == 0:
+                shared = copied_for_all(self.model, values or self._shared_values(), tensors, memory)
             return Part(tensors, {"shared": shared, "own": own})
 
         cursor: Cursor = self._data.cursor  # type: ignore[union-attr]
@@ -228,8 +236,8 @@ class Recorder:
         )
         self._keeper.keep(self.step, meta, copy)
 
-    def _leave(self, own_state: Callable[[Memory], OwnState]) -> None:
-        self._take(own_state, ends_fit=False)
+    def _leave(self, own_state: Callable[[Memory], OwnState], values: Values | None = None) -> None:
+        self._take(own_state, values, ends_fit=False)
         self._world.tell(Preempted(self.step))  # at once: writing makes no steps, and must not count as a hang
         if not self._keeper.finish(_LEAVING_SECONDS):
             self._keeper.give_up()

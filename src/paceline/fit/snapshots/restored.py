@@ -54,11 +54,14 @@ def read(keeper: Keeper, info: SnapshotInfo, world: World) -> Restored:
     return Restored(info, shared, own_state, tensors, others)
 
 
-def copied_for_all(model: Any, tensors: Tensors, memory: Memory) -> Any:
-    """What all ranks have in common, for a snapshot: JSON, and arrays in `memory`, which are added to `tensors`."""
+def copied_for_all(model: Any, values: variables.Values, tensors: Tensors, memory: Memory) -> Any:
+    """What all ranks have in common, for a snapshot: JSON, and arrays in `memory`, which are added to `tensors`.
+
+    `values` are those of the model's `shared_variables`.
+    """
     history = model.history
     return {
-        VARIABLES: variables.copied(kept_state.shared_variables(model), VARIABLES, tensors, memory),
+        VARIABLES: variables.copied_values(values, VARIABLES, tensors, memory),
         "history": encode(kept_state.plain(history.history), tensors, "history"),
         "epochs": list(history.epoch),
     }
