@@ -262,7 +262,7 @@ def py_dataset_one_iterator_ahead() -> Any:
 def py_dataset_for_validation() -> Any:
     """A part of it in each epoch, and in another order; the second fit goes on with the order of the first."""
     held_back, model = ShuffledAtBothEnds(), model_of()
-    options = {"validation_data": held_back, "validation_steps": 2, "batch_size": BATCH, "epochs": 2}
+    options = {"validation_data": held_back, "validation_steps": 2, "batch_size": BATCH, "epochs": 3}
     first = fit(model, *rows(), **options).history
     fit(model, *rows(), **options)
     return told(model, first={name: list(map(repr, values)) for name, values in first.items()})

@@ -35,7 +35,8 @@ DEATHS = {
     "py_dataset_in_two_fits": [("step", 2 * STEPS + 1), ("step", 2)],  # before the second one's first snapshot, and on
     "py_dataset_shuffled_at_both_ends": [("told", STEPS), ("told in test", 1), ("step", 5)],
     "py_dataset_one_iterator_ahead": [("told in test", 1), ("step", 5)],
-    "py_dataset_for_validation": [("test", 1), ("step", STEPS + 4), ("step", STEPS + 1)],
+    # Before the first validation, before the third, before the second of the next fit, and in that.
+    "py_dataset_for_validation": [("test", 1), ("step", STEPS + 4), ("step", 2 * STEPS + 4), ("told in test", 1)],
     "model_changed_by_validation": [("told in test", 2)],
     "generator_in_two_fits": [("step", 2 * 7 + 1)],
     "more_fits_than_ends_are_kept": [("step", (MANY_FITS - 2) * STEPS_OF_MANY + 3), ("step", 3 + 4)],

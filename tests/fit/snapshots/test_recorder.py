@@ -5,6 +5,7 @@ from typing import Any
 
 from paceline.fit.snapshots.past import Past
 from paceline.fit.snapshots.recorder import Recorder
+from paceline.fit.snapshots.validation import Validation
 from paceline.rendezvous.channel import FitEnded, Progress
 from paceline.resilience.schedule import Schedule
 
@@ -24,7 +25,9 @@ def test_the_last_snapshot_is_no_step_that_is_missed() -> None:
         free_memory=noted("free"),
     )
     past = Past()
-    recorder = Recorder(None, keeper, Schedule(3, None), world, fit_call=4, past=past, resumed=None)
+    recorder = Recorder(
+        None, keeper, Schedule(3, None), world, fit_call=4, past=past, validation=Validation(None, True), resumed=None
+    )
     recorder._data = SimpleNamespace(cursor=SimpleNamespace(epoch=1, step=1, batches=(7, 0)))  # type: ignore[assignment]
     world.identity = SimpleNamespace(seed=1, generation=1)
     recorder.ended()
@@ -38,7 +41,9 @@ def test_a_script_that_catches_an_exception_of_fit_is_not_missed_outside_of_it()
     world: Any = SimpleNamespace(rank=0, size=2, tell=said.append)
     keeper: Any = None
     past = Past(steps=20)
-    recorder = Recorder(None, keeper, Schedule(3, None), world, fit_call=4, past=past, resumed=None)
+    recorder = Recorder(
+        None, keeper, Schedule(3, None), world, fit_call=4, past=past, validation=Validation(None, True), resumed=None
+    )
     recorder.step += 3
     recorder.failed()
     assert said == [Progress(23, 0), FitEnded()]

@@ -24,6 +24,7 @@ from paceline.fit.snapshots.past import Past
 from paceline.fit.snapshots.pulse import Pulse
 from paceline.fit.snapshots.recorder import Recorder
 from paceline.fit.snapshots.restored import read
+from paceline.fit.snapshots.validation import Validation
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.resilience.keeper import ENDS_FIT, Keeper
 from paceline.resilience.schedule import Schedule, parse_schedule
@@ -122,7 +123,8 @@ def _kept_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wa
         _process.recorder = passing
         return passing.over(model, keras_fit, arguments)
     resumed = read(keeper, found, world) if found is not None and found.fit_call == fit_call else None
-    recorder = Recorder(model, keeper, schedule, world, fit_call, _process.past, resumed)
+    validation = Validation(arguments.get("validation_data"), is_chief=world.rank == 0)
+    recorder = Recorder(model, keeper, schedule, world, fit_call, _process.past, validation, resumed)
     _process.recorder = recorder
     first_epoch = model._initial_epoch
     try:

@@ -14,7 +14,7 @@ from paceline.fit.building import build_from
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.snapshots.past import Past, past_in
 from paceline.fit.snapshots.restored import SOURCE, Restored, put_back, put_back_history, read
-from paceline.fit.snapshots.validation import put_back_source
+from paceline.fit.snapshots.validation import Validation
 from paceline.resilience.keeper import Keeper
 from paceline.resilience.object_state import decode
 from paceline.store.manifest import SnapshotInfo
@@ -90,8 +90,7 @@ class Passing:
         build_from(model, self._data.element_spec)
         if is_own:
             self._data.source.put_back(decode(restored.own.get(SOURCE), restored.tensors))
-            validation_data = arguments.get("validation_data")
-            put_back_source(validation_data, restored.own, restored.tensors, is_chief=self._is_chief)
+            Validation(arguments.get("validation_data"), self._is_chief).go_on_from(restored.own, restored.tensors)
             put_back(model, callbacks, restored, self._world)
             put_back_history(history, restored)
             self._say_where_it_comes_from(restored, len(history.epoch))

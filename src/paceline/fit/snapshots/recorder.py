@@ -54,6 +54,7 @@ class Recorder:
         world: The ranks that train it.
         fit_call: The number of this call of `fit` in the script, from 0.
         past: What is known of the calls before it; is told of this one when that is over.
+        validation: Follows the data of its validations.
         resumed: The snapshot to go on from, taken in this `fit`; None: from its beginning.
     """
 
@@ -65,6 +66,7 @@ class Recorder:
         world: World,
         fit_call: int,
         past: Past,
+        validation: Validation,
         resumed: Restored | None,
     ) -> None:
         self.model = model
@@ -84,7 +86,7 @@ class Recorder:
         self._logs: dict[str, Any] = {}
         self._logs_are_restored = False
         self._steps_in_epoch = 0
-        self._validation = Validation(is_chief=world.rank == 0)
+        self._validation = validation
         self._before_validation: tuple[OwnState, Values] | None = None
         """The second: nothing on ranks that do not write it."""
         self._snapshot_at = time.monotonic()
@@ -132,6 +134,7 @@ class Recorder:
         self._epoch = epoch
         self._steps_in_epoch = 0
         self._before_validation = None  # before a step assigns the variables
+        self._validation.is_over()
         self._data.begin_epoch(epoch)
         if self._resumed is not None:
             self._go_on(self._resumed)
@@ -187,6 +190,7 @@ class Recorder:
     def ended(self) -> None:
         """`fit` has come to its end: a rerun passes through here, so this snapshot is waited for."""
         self._keeper.chaos.ended(self.step)
+        self._validation.is_over()
         self.pulse.ended()  # first: there are no more steps to miss, however long the disk takes
         if not self._has_no_epochs:  # else the snapshot that is there stays the one to go on from
             self._take(functools.partial(self._own_state, ends_fit=True), ends_fit=True)

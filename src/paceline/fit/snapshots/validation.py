@@ -1,4 +1,8 @@
-"""The validation within a `fit`: what its data have come to, which the next one depends on."""
+"""The validation within a `fit`: what its data have come to, which the next one depends on.
+
+step ─ step ─► reset ─► on_test_begin ─► batches ─► step ─ step
+A source is as it was here ▲     ▲ and here, once Keras has told it that an epoch ends, after which it may shuffle.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +11,13 @@ import keras
 
 from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.source_state import SourceState
+from paceline.resilience.generators import restore_generators
 from paceline.resilience.object_state import Frozen, Tensors, decode, frozen
 
 VALIDATION = "validation"
 """What it is called in a snapshot."""
 
-_ITERATORS, _SOURCE = "iterators", "source"
+_ITERATORS, _SOURCE, _IS_RUNNING = "iterators", "source", "is_running"
 _SOURCE_PATH = f"{VALIDATION}/{_SOURCE}"
 
 
@@ -20,39 +25,52 @@ class Validation:
     """Follows the data of the validations of one `fit`: all of them read the same one, each by an iterator of its own.
 
     Args:
+        given: What `fit` was given as `validation_data`.
         is_chief: Whether this rank says what all ranks see.
     """
 
-    def __init__(self, is_chief: bool) -> None:
-        self._is_chief = is_chief
+    def __init__(self, given: Any, is_chief: bool) -> None:
         self._data: DataCursor | None = None
-        self._source = SourceState(None, is_chief)
-        self._before = Frozen({_ITERATORS: 0, _SOURCE: None}, {})
-        """What a snapshot says, until there is a validation."""
+        self._num_iterators = 0
+        """Made before this process has begun one."""
+        self._source = SourceState(given if isinstance(given, keras.utils.PyDataset) else None, is_chief)
+        self._source_now: Frozen | None = None
+        """Looked at once for all the snapshots before and in a validation; None: not yet."""
+        self._due: tuple[Any, Any] | None = None
+        """What the source, and the process's random generators, are given when the validation that goes on begins."""
+        self._is_running = False
 
     def begins(self, data: DataCursor) -> None:
-        """One is about to begin, over `data`; the first one of this process goes on from where a snapshot was taken."""
-        if self._data is not None:
-            return
-        self._data = data
-        self._source = SourceState(data.python_source, self._is_chief)
-        data.advance((0,) * self._before.encoded[_ITERATORS])
-        self._source.put_back(decode(self._before.encoded[_SOURCE], self._before.tensors))
+        """One is about to begin, over `data`, which have been told that an epoch ends."""
+        if self._data is None:
+            self._data = data
+            data.advance((0,) * self._num_iterators)
+        if self._due is not None:
+            state, generators = self._due
+            self._source.put_back(state)
+            restore_generators(generators)
+            self._due = None
+        self._is_running, self._source_now = True, None
+
+    def is_over(self) -> None:
+        """The one that had begun, if any, has ended."""
+        self._is_running, self._source_now = False, None
 
     def encode(self, tensors: Tensors) -> Any:
         """As JSON, and arrays, which are added to `tensors`."""
-        if self._data is None:
-            tensors.update(self._before.tensors)
-            return self._before.encoded
-        return {_ITERATORS: self._data.num_iterators, _SOURCE: self._source.encode(tensors, _SOURCE_PATH)}
+        if self._source_now is None:
+            arrays: Tensors = {}
+            self._source_now = frozen(self._source.encode(arrays, _SOURCE_PATH), arrays)
+        tensors.update(self._source_now.tensors)
+        number = self._num_iterators if self._data is None else self._data.num_iterators
+        return {_ITERATORS: number, _SOURCE: self._source_now.encoded, _IS_RUNNING: self._is_running}
 
     def go_on_from(self, own: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-        """The next validation goes on from what a rank's part of a snapshot says."""
-        arrays = {path: array for path, array in tensors.items() if path.startswith(_SOURCE_PATH)}
-        self._before = frozen(own[VALIDATION], arrays)
-
-
-def put_back_source(data: Any, own: Mapping[str, Any], tensors: Mapping[str, Any], *, is_chief: bool) -> None:
-    """Gives the `validation_data` of a `fit` that is passed over what the snapshot of its end says."""
-    if isinstance(data, keras.utils.PyDataset):
-        SourceState(data, is_chief).put_back(decode(own[VALIDATION][_SOURCE], tensors))
+        """What a rank's part of a snapshot says is how it is; one that was running begins again."""
+        told = own[VALIDATION]
+        self._num_iterators = told[_ITERATORS]
+        state = decode(told[_SOURCE], tensors)
+        if told[_IS_RUNNING]:
+            self._due = state, decode(own["generators"], tensors)
+        else:
+            self._source.put_back(state)
