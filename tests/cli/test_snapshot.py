@@ -46,7 +46,7 @@ def test_list_in_a_pipe_is_a_line_each(run: Path):
     header, *lines = [line.split() for line in result.stdout.splitlines()]
     assert header == ["step", "epoch", "fit", "workers", "age", "size", "state"]
     assert [line[0] for line in lines] == ["300", "200", "100"]
-    assert lines[0][1:4] == ["3", "0", "2"]
+    assert lines[0][1:4] == ["4", "1", "2"]  # from 1, as in the log
     assert lines[0][-1] == "complete"
     assert "damaged:" in lines[1]
     assert "\x1b" not in result.stdout

@@ -1,4 +1,7 @@
-"""How snapshots look in a terminal, and in a pipe, where there are no borders, colours or cut lines."""
+"""How snapshots look in a terminal, and in a pipe, where there are no borders, colours or cut lines.
+
+Epochs and calls of `fit` are counted from 1, as in the log of a job; the manifest counts from 0.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +32,8 @@ def print_entries(entries: tuple[SnapshotInfo | DamagedSnapshot, ...], now_secon
         else:
             table.add_row(
                 str(entry.step),
-                str(entry.epoch),
-                str(entry.fit_call),
+                str(entry.epoch + 1),
+                str(entry.fit_call + 1),
                 str(entry.world_size),
                 age(now_seconds - entry.created_at_seconds),
                 decimal(entry.size_bytes),
@@ -46,8 +49,8 @@ def print_snapshot(info: SnapshotInfo, headers: Mapping[int, Mapping[str, Tensor
     facts = {
         "path": info.path,
         "step": info.step,
-        "epoch": info.epoch,
-        "fit call": info.fit_call,
+        "epoch": info.epoch + 1,
+        "fit call": info.fit_call + 1,
         "workers": info.world_size,
         "age": age(now_seconds - info.created_at_seconds),
         "size": decimal(info.size_bytes),
