@@ -157,14 +157,18 @@ def is_users(optimizer: Any) -> bool:
 
 def _nothing_like(gradient: Any) -> Any:
     """What adds nothing to a sum that `gradient` belongs to."""
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(tf.zeros_like(gradient.values), gradient.indices, gradient.dense_shape)
-    return None if gradient is None else tf.zeros_like(gradient)
+    return None if gradient is None else _with_values(gradient, tf.zeros_like(values_of(gradient)))
 
 
 def values_of(gradient: Any) -> Any:
     """The numbers of a dense gradient, or of the rows that a sparse one touches."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else as_tensor(gradient)
+
+
+def _with_values(gradient: Any, values: Any) -> Any:
+    """A gradient of other numbers, which touches the same rows if it is sparse."""
+    is_sparse = isinstance(gradient, tf.IndexedSlices)
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if is_sparse else values
 
 
 def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
@@ -186,9 +190,7 @@ def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
         is_of_tape = tf.is_symbolic_tensor(values) and From.TAPE in lineage_of(rows).of(values)
         if rows.loss_is_share and not is_of_tape:
             return gradient
-        if isinstance(gradient, tf.IndexedSlices):
-            return tf.IndexedSlices(share_of_rows(gradient.values), gradient.indices, gradient.dense_shape)
-        return share_of_rows(tf.convert_to_tensor(gradient))
+        return _with_values(gradient, share_of_rows(tf.convert_to_tensor(values)))
 
     return [weighed(gradient) for gradient in gradients]
 
@@ -201,15 +203,14 @@ def none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
     if tf.get_static_value(rows.local):
         return gradients  # known to have some
     given = [index for index, gradient in enumerate(gradients) if gradient is not None]
-    leaves = tf.nest.flatten([gradients[index] for index in given], expand_composites=True)
+    leaves = [values_of(gradients[index]) for index in given]
     if not leaves:
         return gradients
     leaves = tf.cond(
         rows.local > 0, lambda: [tf.identity(leaf) for leaf in leaves], lambda: [tf.zeros_like(leaf) for leaf in leaves]
     )
-    kept = tf.nest.pack_sequence_as([gradients[index] for index in given], leaves, expand_composites=True)
-    for index, gradient in zip(given, kept, strict=True):
-        gradients[index] = gradient
+    for index, leaf in zip(given, leaves, strict=True):
+        gradients[index] = _with_values(gradients[index], leaf)
     return gradients
 
 
@@ -217,7 +218,9 @@ def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: Pacel
     """The gradients of the global batch: dense ones in one message, sparse ones by the rows that they touch.
 
     A sparse gradient of the global batch is the ranks' rows one after the other: exactly what one worker would have
-    handed to the optimizer, repeated indices included, which not all optimizers treat like their sum.
+    handed to the optimizer, repeated indices included, which not all optimizers treat like their sum. Where all ranks
+    have touched the same rows whatever their data (embeddings of positions), one worker has touched each of them once:
+    these are summed.
     """
     dense = [
         index
@@ -230,12 +233,45 @@ def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: Pacel
         gradients[index] = total
     for index, gradient in enumerate(gradients):
         if isinstance(gradient, tf.IndexedSlices):
-            gradients[index] = tf.IndexedSlices(
-                values=collectives.all_gather(gradient.values),
-                indices=collectives.all_gather(gradient.indices),
-                dense_shape=gradient.dense_shape,
-            )
+            values, indices = collectives.all_gather(gradient.values), collectives.all_gather(gradient.indices)
+            if _is_of_no_rows(gradient, replica.rows):
+                values, indices = _each_once(values, indices, replica)
+            gradients[index] = tf.IndexedSlices(values, indices, gradient.dense_shape)
     return gradients
+
+
+def _is_of_no_rows(gradient: Any, rows: StepRows) -> bool:
+    """Whether a sparse gradient touches what no row of the batch has named. Eagerly nothing tells."""
+    indices = gradient.indices
+    return rows.known and tf.is_symbolic_tensor(indices) and From.DATA not in lineage_of(rows).of(indices)
+
+
+def _each_once(values: Any, indices: Any, replica: PacelineReplicaContext) -> tuple[Any, Any]:
+    """Sums of the values that all ranks have for an index; as they are if the ranks' indices differ (drawn ones).
+
+    Args:
+        values: Of all ranks, one rank's after the other's.
+        indices: Theirs. All ranks see the same, and decide alike.
+        replica: This rank's.
+    """
+    num_ranks, length = replica.num_replicas_in_sync, tf.size(indices, out_type=tf.int64)
+    can_be_alike = tf.equal(length % num_ranks, 0)
+    if tf.get_static_value(replica.rows.local) is not None:
+        # In batches of a fixed size what is the same for each row (tf.zeros_like(x)) has become a constant.
+        is_of_rows = tf.equal(length % tf.maximum(replica.rows.count(), 1), 0)
+        can_be_alike = tf.logical_and(can_be_alike, tf.logical_not(is_of_rows))
+
+    def are_alike() -> Any:
+        by_rank = tf.reshape(indices, [num_ranks, -1])
+        return tf.reduce_all(tf.equal(by_rank, by_rank[:1]))
+
+    def summed() -> tuple[Any, Any]:
+        by_rank = tf.reshape(values, tf.concat([[num_ranks, -1], tf.shape(values)[1:]], axis=0))
+        return tf.reduce_sum(by_rank, axis=0), tf.reshape(indices, [num_ranks, -1])[0]
+
+    alike = tf.cond(can_be_alike, are_alike, lambda: tf.constant(False))
+    total: tuple[Any, Any] = tf.cond(alike, summed, lambda: (values, indices))
+    return total
 
 
 def _refuse_lonely_step() -> None:

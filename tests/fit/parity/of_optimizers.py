@@ -56,6 +56,35 @@ def sparse_gradients() -> dict[str, Any]:
     return train(model, optimizers.Adam(0.01), data)
 
 
+class WordsAndPositions(layers.Layer):
+    """Looks up words, which come from the rows, and positions, which do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.positions = layers.Embedding(30, 4), layers.Embedding(5, 4)
+
+    def call(self, inputs: Any) -> Any:
+        return self.words(inputs) + self.positions(keras.ops.arange(keras.ops.shape(inputs)[-1]))
+
+
+def _of_words_and_positions(rows: int, **options: Any) -> dict[str, Any]:
+    generator = np.random.default_rng(3)
+    model = keras.Sequential([keras.Input((5,), dtype="int32"), WordsAndPositions(), layers.Flatten(), layers.Dense(4)])
+    data = batches((generator.integers(0, 30, (rows, 5)), generator.integers(0, 4, rows)), **options)
+    return train(model, optimizers.Adam(0.01), data)
+
+
+@job(worlds=(2, 3))
+def embedding_of_positions() -> dict[str, Any]:
+    """Adam squares each part of a sparse gradient: one worker has one part for a position. Some ranks have no rows."""
+    return _of_words_and_positions(2 * BATCH + 2)
+
+
+@job(worlds=(3,))
+def embedding_of_positions_in_batches_of_a_fixed_size() -> dict[str, Any]:
+    return _of_words_and_positions(2 * BATCH, drop_remainder=True)
+
+
 @job(worlds=(3,), dtype="float32")
 def half_precision_with_an_overflow_on_one_rank() -> dict[str, Any]:
     """One row overflows float16 in the second batch: the whole world skips that step and halves the scale."""
