@@ -235,7 +235,8 @@ def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: Pacel
         if isinstance(gradient, tf.IndexedSlices):
             values, indices = collectives.all_gather(gradient.values), collectives.all_gather(gradient.indices)
             if _is_of_no_rows(gradient, replica.rows):
-                values, indices = _each_once(values, indices, replica)
+                of_rows = _has_as_many_as_rows(gradient.indices, replica.rows)
+                values, indices = _each_once(values, indices, of_rows, replica)
             gradients[index] = tf.IndexedSlices(values, indices, gradient.dense_shape)
     return gradients
 
@@ -246,20 +247,22 @@ def _is_of_no_rows(gradient: Any, rows: StepRows) -> bool:
     return rows.known and tf.is_symbolic_tensor(indices) and From.DATA not in lineage_of(rows).of(indices)
 
 
-def _each_once(values: Any, indices: Any, replica: PacelineReplicaContext) -> tuple[Any, Any]:
+def _each_once(values: Any, indices: Any, of_rows: bool, replica: PacelineReplicaContext) -> tuple[Any, Any]:
     """Sums of the values that all ranks have for an index; as they are if the ranks' indices differ (drawn ones).
 
     Args:
         values: Of all ranks, one rank's after the other's.
         indices: Theirs. All ranks see the same, and decide alike.
+        of_rows: Whether this rank's may be one for each of its rows.
         replica: This rank's.
     """
     num_ranks, length = replica.num_replicas_in_sync, tf.size(indices, out_type=tf.int64)
     can_be_alike = tf.equal(length % num_ranks, 0)
     if tf.get_static_value(replica.rows.local) is not None:
         # In batches of a fixed size what is the same for each row (tf.zeros_like(x)) has become a constant.
-        is_of_rows = tf.equal(length % tf.maximum(replica.rows.count(), 1), 0)
-        can_be_alike = tf.logical_and(can_be_alike, tf.logical_not(is_of_rows))
+        of_rows_anywhere = tf.reduce_any(replica.strategy.extended.collectives.all_gather(tf.constant([of_rows])))
+        num_rows = tf.maximum(replica.rows.count(), 1)
+        can_be_alike &= tf.logical_not(of_rows_anywhere & tf.equal(length % num_rows, 0))
 
     def are_alike() -> Any:
         by_rank = tf.reshape(indices, [num_ranks, -1])
@@ -272,6 +275,15 @@ def _each_once(values: Any, indices: Any, replica: PacelineReplicaContext) -> tu
     alike = tf.cond(can_be_alike, are_alike, lambda: tf.constant(False))
     total: tuple[Any, Any] = tf.cond(alike, summed, lambda: (values, indices))
     return total
+
+
+def _has_as_many_as_rows(indices: Any, rows: StepRows) -> bool:
+    """Whether `indices` were looked up as a tensor whose first axis is as long as this rank has rows, or may be."""
+    flattened = indices.op
+    while flattened.type in ("Identity", "Cast"):
+        flattened = flattened.inputs[0].op
+    shape = flattened.inputs[0].shape if flattened.type == "Reshape" else tf.TensorShape(None)
+    return not shape.rank or shape[0] in (None, tf.get_static_value(rows.local))
 
 
 def _refuse_lonely_step() -> None:

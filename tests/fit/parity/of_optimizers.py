@@ -57,20 +57,23 @@ def sparse_gradients() -> dict[str, Any]:
 
 
 class WordsAndPositions(layers.Layer):
-    """Looks up words, which come from the rows, and positions, which do not."""
+    """Looks up words, which come from the rows, positions, which do not, and a type that each word of a row has."""
 
-    def __init__(self) -> None:
+    def __init__(self, length: int) -> None:
         super().__init__()
-        self.words, self.positions = layers.Embedding(30, 4), layers.Embedding(5, 4)
+        self.words, self.positions = layers.Embedding(30, 4), layers.Embedding(length, 4)
+        self.types = layers.Embedding(2, 4)
 
     def call(self, inputs: Any) -> Any:
-        return self.words(inputs) + self.positions(keras.ops.arange(keras.ops.shape(inputs)[-1]))
+        positions = self.positions(keras.ops.arange(keras.ops.shape(inputs)[-1]))
+        return self.words(inputs) + positions + self.types(keras.ops.zeros_like(inputs))
 
 
-def _of_words_and_positions(rows: int, **options: Any) -> dict[str, Any]:
+def _of_words_and_positions(rows: int, length: int = 5, **options: Any) -> dict[str, Any]:
     generator = np.random.default_rng(3)
-    model = keras.Sequential([keras.Input((5,), dtype="int32"), WordsAndPositions(), layers.Flatten(), layers.Dense(4)])
-    data = batches((generator.integers(0, 30, (rows, 5)), generator.integers(0, 4, rows)), **options)
+    words = keras.Input((length,), dtype="int32")
+    model = keras.Sequential([words, WordsAndPositions(length), layers.Flatten(), layers.Dense(4)])
+    data = batches((generator.integers(0, 30, (rows, length)), generator.integers(0, 4, rows)), **options)
     return train(model, optimizers.Adam(0.01), data)
 
 
@@ -83,6 +86,11 @@ def embedding_of_positions() -> dict[str, Any]:
 @job(worlds=(3,))
 def embedding_of_positions_in_batches_of_a_fixed_size() -> dict[str, Any]:
     return _of_words_and_positions(2 * BATCH, drop_remainder=True)
+
+
+@job(worlds=(2, 3))
+def embedding_of_as_many_positions_as_rows() -> dict[str, Any]:
+    return _of_words_and_positions(2 * BATCH, length=BATCH, drop_remainder=True)
 
 
 @job(worlds=(3,), dtype="float32")
