@@ -280,6 +280,82 @@ def generator() -> Any:
     return result_of(model_of(), batches(), steps_per_epoch=7, epochs=4)
 
 
+# State that Keras does not list.
+
+
+class Rivals(keras.Model):
+    """Trains two networks with an optimizer each; the one that `compile` makes is never used."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.noise = keras.random.SeedGenerator(3)
+        self.forger = keras.Sequential([keras.Input((3,)), layers.Dense(width)])
+        self.critic = keras.Sequential([keras.Input((width,)), layers.Dense(8, "relu"), layers.Dense(1)])
+
+    def compile(self, critic_optimizer: Any, forger_optimizer: Any) -> None:
+        super().compile()
+        self.of_critic, self.others = critic_optimizer, {"forger": [forger_optimizer]}
+
+    def train_step(self, data: Any) -> Any:
+        real, loss = data[0], keras.losses.BinaryCrossentropy(from_logits=True)
+        ones = tf.ones((tf.shape(real)[0], 1))
+        drawn = keras.random.normal((tf.shape(real)[0], 3), seed=self.noise)
+        with tf.GradientTape() as tape:
+            critics = loss(ones, self.critic(real)) + loss(0 * ones, self.critic(self.forger(drawn)))
+        weights = self.critic.trainable_weights
+        self.of_critic.apply_gradients(zip(tape.gradient(critics, weights), weights, strict=True))
+        with tf.GradientTape() as tape:
+            forgers = loss(ones, self.critic(self.forger(drawn)))
+        weights = self.forger.trainable_weights
+        self.others["forger"][0].apply(tape.gradient(forgers, weights), weights)
+        return {"critic": critics, "forger": forgers}
+
+
+@job
+def optimizers_of_its_own() -> Any:
+    features, _ = rows()
+    model = Rivals(features.shape[1])
+    model.compile(keras.optimizers.Adam(0.02), keras.optimizers.RMSprop(0.01))
+    return result_of(model, tf.data.Dataset.from_tensor_slices((features, features)).batch(BATCH))
+
+
+class Jitter(layers.Layer):
+    """Counts its calls and draws numbers with what TensorFlow offers, as code does that is older than Keras 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = tf.Module()
+        self.module.calls = tf.Variable(0.0, trainable=False)
+        self.generator = tf.random.Generator.from_seed(4)
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        if not training:
+            return inputs
+        self.module.calls.assign_add(1.0)
+        return inputs + self.generator.normal(tf.shape(inputs)) / self.module.calls
+
+
+class Hardening(LOSS):
+    """Counts for more from step to step."""
+
+    def __init__(self) -> None:
+        super().__init__(from_logits=True)
+        self.factor = keras.Variable(1.0, trainable=False)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        self.factor.assign_add(0.01)
+        return self.factor * super().call(y_true, y_pred)
+
+
+@job
+def variables_that_keras_does_not_list() -> Any:
+    jitter, loss = Jitter(), Hardening()
+    model = model_of(jitter)
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    fit(model, *rows(), batch_size=BATCH, epochs=2)
+    return told(model, calls=float(jitter.module.calls.numpy()), factor=float(loss.factor.numpy()))
+
+
 # Callbacks.
 
 

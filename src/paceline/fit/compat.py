@@ -10,6 +10,7 @@ one, this file says which.
 | `ArrayDataAdapter`, `GeneratorDataAdapter`, `PyDatasetAdapter` | kinds of data, and how each goes on |
 | `losses.loss` (module) | its `scale_…`, `unscale_…`, `reduce_values`, `apply_mask` fix a loss's denominator |
 | `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter, before clipping and accumulation |
+| `BaseOptimizer._trainable_variables` | what one that a `train_step` keeps for itself has been built for |
 | `BaseOptimizer._clip_gradients` | where accumulated gradients come out |
 | `Layer._flatten_layers` | the layers of layers |
 | `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
@@ -128,6 +129,11 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
 def accumulated_gradients(optimizer: Any) -> list[Any]:
     """The sums of an optimizer with `gradient_accumulation_steps`; else, or before it is built, none."""
     return list(getattr(optimizer, "_accumulated_gradients", ()))
+
+
+def trained_variables(optimizer: Any) -> list[Any]:
+    """What an optimizer was built for."""
+    return list(optimizer._trainable_variables)
 
 
 def validation_iterator(model: Any) -> Any:

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from paceline.errors import ConfigurationError
 from paceline.resilience.kept_memory import Memory
 from paceline.resilience.object_state import Tensors
 
@@ -57,17 +58,17 @@ def check(variables: Sequence[Any], described: Sequence[Any], what: str) -> None
     """Whether a snapshot's values fit.
 
     Raises:
-        ValueError: names the first that does not.
+        ConfigurationError: names the first that does not. A restart would not help.
     """
     for variable, (path, shape, _) in zip(variables, described, strict=False):
         if list(variable.shape) != list(shape):
-            raise ValueError(
+            raise ConfigurationError(
                 f"{what} {path} has the shape {tuple(shape)} in the snapshot and {tuple(variable.shape)} in the script "
                 f"({getattr(variable, 'path', variable.name)}): it is another model. Give it a snapshot directory of "
                 "its own (--snapshot-dir), or the script that the snapshot was taken of."
             )
     if len(variables) != len(described):
-        raise ValueError(
+        raise ConfigurationError(
             f"the snapshot has {len(described)} {what}s and the script {len(variables)}: it is another model. Give it "
             "a snapshot directory of its own (--snapshot-dir), or the script that the snapshot was taken of."
         )

@@ -13,6 +13,7 @@ import numpy as np
 
 from paceline.fit import compat
 from paceline.fit.chief_only import is_chief_only
+from paceline.fit.snapshots.holdings import held_by
 from paceline.resilience.attributes import attributes_of, encode_captured, getter_of, restore
 from paceline.resilience.object_state import decode
 from paceline.resilience.original import handed_over, note_changed, original_of
@@ -31,32 +32,53 @@ _COMPARISONS = {"less": keras.ops.less, "greater": keras.ops.greater}
 """What callbacks that watch a metric hold as `monitor_op`."""
 
 
-def shared_variables(model: Any) -> list[Any]:
-    """Weights, seed generators and the optimizer's state; each once."""
+def weights(model: Any) -> list[Any]:
+    """Weights and seed generators; each once."""
     own = {id(variable) for variable in own_variables(model)}
-    variables = [*model.variables, *optimizer_variables(model)]
+    return list({id(variable): variable for variable in model.variables if id(variable) not in own}.values())
+
+
+def shared_variables(model: Any) -> list[Any]:
+    """`weights`, then what its optimizers hold; each once."""
+    own = {id(variable) for variable in own_variables(model)}
+    variables = [*weights(model), *optimizer_variables(model)]
     return list({id(variable): variable for variable in variables if id(variable) not in own}.values())
 
 
 def optimizer_variables(model: Any) -> list[Any]:
     """All of the optimizer's state: slots, iterations, learning rate, loss scale, moving averages, sums."""
-    return [variable for optimizer in _optimizers(model) for variable in optimizer.variables]
+    return [variable for optimizer in held_by(model).optimizers for variable in optimizer.variables]
 
 
 def own_variables(model: Any) -> list[Any]:
     """Sums over this rank's rows: of metrics, and of gradients that are not summed over ranks yet (`gradients.py`)."""
-    accumulated = [sums for optimizer in _optimizers(model) for sums in compat.accumulated_gradients(optimizer)]
-    return [*model.metrics_variables, *accumulated]
+    return [*model.metrics_variables, *accumulated_gradients(model)]
 
 
-def _optimizers(model: Any) -> list[Any]:
-    """The optimizer, and those within it."""
-    found = []
-    optimizer = getattr(model, "optimizer", None)
-    while optimizer is not None:
-        found.append(optimizer)
-        optimizer = getattr(optimizer, "inner_optimizer", None)
-    return found
+def accumulated_gradients(model: Any) -> list[Any]:
+    """Those of all its optimizers."""
+    return [sums for optimizer in held_by(model).optimizers for sums in compat.accumulated_gradients(optimizer)]
+
+
+def trained_by_optimizers(model: Any) -> list[list[int] | None]:
+    """For each optimizer the places of what it trains among all that the model has; None: it has not been built."""
+    places = {id(variable): place for place, variable in enumerate(_trainable_by_optimizers(model))}
+    return [
+        [places.get(id(variable), -1) for variable in compat.trained_variables(optimizer)] if optimizer.built else None
+        for optimizer in held_by(model).optimizers
+    ]
+
+
+def build_optimizers(model: Any, trained: Sequence[Sequence[int] | None]) -> None:
+    """Builds those that were built when `trained_by_optimizers` was asked."""
+    candidates = _trainable_by_optimizers(model)
+    for optimizer, places in zip(held_by(model).optimizers, trained, strict=False):
+        if places is not None and not optimizer.built and all(0 <= place < len(candidates) for place in places):
+            optimizer.build([candidates[place] for place in places])
+
+
+def _trainable_by_optimizers(model: Any) -> list[Any]:
+    return [*model.variables, *held_by(model).variables]
 
 
 def callbacks_begin(callbacks: Sequence[Any], *, holds_values: bool) -> None:

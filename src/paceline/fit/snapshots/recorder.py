@@ -20,22 +20,22 @@ from paceline.fit import compat
 from paceline.fit.building import build_from
 from paceline.fit.snapshots import kept_state, row_files
 from paceline.fit.snapshots.data_cursor import DataCursor
+from paceline.fit.snapshots.holdings import look_again
 from paceline.fit.snapshots.own_state import Moment, OwnState, own_state
 from paceline.fit.snapshots.past import Past
 from paceline.fit.snapshots.place import place_in
 from paceline.fit.snapshots.pulse import Pulse
-from paceline.fit.snapshots.restored import Restored, copied_for_all, put_back, put_back_history
+from paceline.fit.snapshots.restored import Restored, copied_for_all, meta_of, put_back, put_back_history
 from paceline.fit.snapshots.validation import Validation
 from paceline.rendezvous.channel import Preempted, Resumed
 from paceline.resilience.cursor import Cursor
 from paceline.resilience.generators import was_seeded_otherwise
 from paceline.resilience.hearing import heard
-from paceline.resilience.keeper import ENDS_FIT, Keeper
+from paceline.resilience.keeper import Keeper
 from paceline.resilience.kept_memory import Memory
 from paceline.resilience.object_state import decode
 from paceline.resilience.schedule import Schedule
 from paceline.resilience.variables import Values, values_of
-from paceline.store.manifest import SnapshotMeta
 from paceline.store.parts import Part
 
 _LOGGER = logging.getLogger("paceline")
@@ -78,6 +78,8 @@ class Recorder:
         self._fit_call = fit_call
         self._past = past
         self._resumed = resumed
+        self._has_looked = False
+        """At what the model holds besides its layers."""
         self._has_no_epochs = False
         """Whether the script wants fewer than had been begun."""
         self._data: DataCursor | None = None
@@ -148,6 +150,9 @@ class Recorder:
             SystemExit: the job leaves here, on all ranks; the snapshot of this step is written.
         """
         assert self._data is not None
+        if not self._has_looked:
+            look_again(self.model)  # after its first step it holds all that it needs
+            self._has_looked = True
         before, self.step = self.step, self.step + end_step + 1 - self._steps_in_epoch
         self._steps_in_epoch = end_step + 1
         self._logs, self._logs_are_restored = logs, False
@@ -227,17 +232,7 @@ class Recorder:
             return Part(tensors, {"shared": shared, "own": own})
 
         cursor: Cursor = self._data.cursor  # type: ignore[union-attr]
-        meta = SnapshotMeta(
-            epoch=cursor.epoch,
-            fit_call=self._fit_call,
-            world_size=self._world.size,
-            notes={
-                "seed": self._world.identity.seed,
-                ENDS_FIT: ends_fit,
-                "steps_in_epoch": cursor.step,
-                "generation": self._world.identity.generation,
-            },
-        )
+        meta = meta_of(self._world, self._fit_call, cursor, ends_fit=ends_fit)
         self._keeper.keep(self.step, meta, copy)
 
     def _leave(self, own_state: Callable[[Memory], OwnState], values: Values | None = None) -> None:

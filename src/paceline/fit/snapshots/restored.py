@@ -1,21 +1,28 @@
 """What of a snapshot the chief writes for all ranks of a `fit`, and how each reads it back with its own part."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.comm.world import World
-from paceline.fit.compat import accumulated_gradients
 from paceline.fit.snapshots import kept_state
+from paceline.fit.snapshots.holdings import look_again
 from paceline.resilience import variables
+from paceline.resilience.cursor import Cursor
 from paceline.resilience.generators import restore_generators
-from paceline.resilience.keeper import Keeper
+from paceline.resilience.keeper import ENDS_FIT, Keeper
 from paceline.resilience.kept_memory import Memory
 from paceline.resilience.object_state import Tensors, decode, encode
-from paceline.store.manifest import SnapshotInfo
+from paceline.store.manifest import SnapshotInfo, SnapshotMeta
+
+_LOGGER = logging.getLogger("paceline")
 
 VARIABLES = "variables"
 METRICS = "metrics"
+OPTIMIZERS = "optimizers"
+HOLDINGS = "holdings"
+"""Variables of TensorFlow in a model, which each rank writes: nothing says whether ranks have the same ones."""
 SOURCE = "source"
 """What a data source held when a `fit` had ended."""
 
@@ -62,20 +69,41 @@ def copied_for_all(model: Any, values: variables.Values, tensors: Tensors, memor
     history = model.history
     return {
         VARIABLES: variables.copied_values(values, VARIABLES, tensors, memory),
+        OPTIMIZERS: kept_state.trained_by_optimizers(model),
         "history": encode(kept_state.plain(history.history), tensors, "history"),
         "epochs": list(history.epoch),
     }
 
 
+def meta_of(world: World, fit_call: int, cursor: Cursor, *, ends_fit: bool) -> SnapshotMeta:
+    """What the chief says about a snapshot.
+
+    Args:
+        world: The ranks that take it.
+        fit_call: The number of the call of `fit`, from 0.
+        cursor: Where that stands in its data.
+        ends_fit: Whether it has come to its end.
+    """
+    notes = {
+        "seed": world.identity.seed,
+        ENDS_FIT: ends_fit,
+        "steps_in_epoch": cursor.step,
+        "generation": world.identity.generation,
+    }
+    return SnapshotMeta(epoch=cursor.epoch, fit_call=fit_call, world_size=world.size, notes=notes)
+
+
 def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: World) -> None:
     """Gives the model, its optimizer, metrics and callbacks, and the random generators, what a snapshot holds."""
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and not optimizer.built:
-        optimizer.build(model.trainable_variables)
+    holdings = look_again(model).variables
+    weights = kept_state.weights(model)
+    variables.check(weights, restored.shared[VARIABLES][: len(weights)], "variable")  # before anything is changed
+    kept_state.build_optimizers(model, restored.shared[OPTIMIZERS])
     shared, own = kept_state.shared_variables(model), kept_state.own_variables(model)
     variables.check(shared, restored.shared[VARIABLES], "variable")
     variables.check(own, restored.own[METRICS], "metric variable")
     variables.assign(shared, restored.shared[VARIABLES], restored.tensors)
+    _put_back_holdings(holdings, restored, is_chief=world.rank == 0)
     if restored.same_world:
         variables.assign(own, restored.own[METRICS], restored.tensors)
     else:
@@ -84,13 +112,28 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
             restored.own[METRICS],
             restored.metrics_of_others,
             is_chief=world.rank == 0,
-            gradients=accumulated_gradients(optimizer),  # an inner optimizer is given what is summed over ranks
+            gradients=kept_state.accumulated_gradients(model),
         )
     states = restored.own["callbacks"]
     kept_state.restore_callbacks(callbacks, states, restored.tensors, is_chief=world.rank == 0)
     kept_state.restore_global_seed(decode(restored.own["global_seed"], restored.tensors))
     restore_generators(decode(restored.own["generators"], restored.tensors))
     model.stop_training = restored.own["has_stopped"]
+
+
+def _put_back_holdings(holdings: Sequence[Any], restored: Restored, *, is_chief: bool) -> None:
+    described = restored.own[HOLDINGS]
+    if [list(variable.shape) for variable in holdings] == [shape for _, shape, _ in described]:
+        variables.assign(holdings, described, restored.tensors)
+    elif is_chief:
+        _LOGGER.warning(
+            "the snapshot has the values of %d TensorFlow variables that the model holds in attributes (%s), and it "
+            "has %d now (%s): they are not put back. Make them where the layer is made, or in its build().",
+            len(described),
+            ", ".join(name for name, _, _ in described) or "none",
+            len(holdings),
+            ", ".join(variable.name for variable in holdings) or "none",
+        )
 
 
 def put_back_history(history: Any, restored: Restored) -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from paceline.comm.communicator import Reduction
 from paceline.comm.world import current_world
 from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
-from paceline.errors import EXIT_PREEMPTED
+from paceline.errors import EXIT_PREEMPTED, ConfigurationError
 from paceline.fit.compat import accumulated_gradients
 from paceline.rendezvous.channel import FitEnded, Preempted, Progress, Resumed
 from paceline.resilience import variables
@@ -52,8 +52,9 @@ class TrainingState:
             object with ``state_dict()`` and ``load_state_dict(state)``, or with attributes that can be kept.
 
     Raises:
-        ConfigurationError: another job uses the directory, or some host does not see it; in `restore`.
-        ValueError: a snapshot does not fit the parts; an iterator's state cannot be kept. In `restore` and `save`.
+        ConfigurationError: another job uses the directory, some host does not see it, or its newest snapshot does not
+            fit the parts; in `restore`.
+        ValueError: an iterator's state cannot be kept; in `save`.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep: int = 3, **parts: Any) -> None:
@@ -79,7 +80,7 @@ class TrainingState:
         own: Any = reader.state(own_rank)["own"]
         missing = sorted(self._parts.keys() - (shared.keys() | own.keys()))
         if missing:
-            raise ValueError(
+            raise ConfigurationError(
                 f"the snapshot {info.path} has no {', '.join(missing)}; it has {', '.join(sorted({*shared, *own}))}. "
                 "Register what it has, under the same names, or use another directory."
             )

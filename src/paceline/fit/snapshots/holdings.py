@@ -1,0 +1,90 @@
+"""What a model holds besides what Keras lists: optimizers of its own `train_step`, and what TensorFlow offers as state.
+
+A GAN keeps its two optimizers in attributes, and the one that `compile` made may never be used; a layer may count in a
+`tf.Variable`. Keras saves neither, a run that goes on needs both.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from paceline.fit import compat
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """In the order in which they are found, which is the same in each run of a script."""
+
+    optimizers: list[Any] = field(default_factory=list)
+    """The model's own first, each followed by those within it."""
+    variables: list[Any] = field(default_factory=list)
+    """Those that no layer, metric or optimizer lists: TensorFlow's, and those of loss objects."""
+
+
+# By `id`: a user's class may have no hash. Looking takes milliseconds in a large model, so it is not done each time.
+_known: dict[int, Holdings] = {}
+
+
+def held_by(model: Any) -> Holdings:
+    """What `model` held when it was last looked at."""
+    return _known[id(model)] if id(model) in _known else look_again(model)
+
+
+def look_again(model: Any) -> Holdings:
+    """What `model` holds now: after its first step there may be more than when it was made."""
+    if id(model) not in _known:
+        weakref.finalize(model, _known.pop, id(model), None)
+    found = _known[id(model)] = _look(model)
+    return found
+
+
+def _look(model: Any) -> Holdings:
+    optimizers = [*_with_inner(getattr(model, "optimizer", None))]
+    variables = []
+    listed = {id(_of_tensorflow(variable)) for variable in (*model.variables, *model.metrics_variables)}
+    things = [thing for layer in compat.all_layers(model) for thing in _in(_attributes(layer))]
+    for optimizer in (thing for thing in things if isinstance(thing, keras.optimizers.Optimizer)):
+        if all(optimizer is not known for known in optimizers):
+            optimizers += _with_inner(optimizer)
+    listed |= {id(_of_tensorflow(variable)) for optimizer in optimizers for variable in optimizer.variables}
+    for thing in things:
+        if isinstance(thing, (tf.Variable, keras.Variable)) and id(_of_tensorflow(thing)) not in listed:
+            listed.add(id(_of_tensorflow(thing)))
+            variables.append(thing)
+    return Holdings(optimizers, variables)
+
+
+def _attributes(holder: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(holder).items() if not name.startswith("_self_")}  # TensorFlow's notes
+
+
+def _with_inner(optimizer: Any) -> Iterator[Any]:
+    while optimizer is not None:
+        yield optimizer
+        optimizer = getattr(optimizer, "inner_optimizer", None)
+
+
+def _in(value: Any) -> Iterator[Any]:
+    """What an attribute holds: itself, or what is in it."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _in(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _in(item)
+    elif isinstance(value, keras.losses.Loss):
+        yield from _in(_attributes(value))
+    elif isinstance(value, tf.random.Generator):
+        yield value.state
+    elif isinstance(value, tf.Module) and not isinstance(value, tf.Variable):
+        yield from value.variables
+    else:
+        yield value
+
+
+def _of_tensorflow(variable: Any) -> Any:
+    return variable.value if isinstance(variable, keras.Variable) else variable
