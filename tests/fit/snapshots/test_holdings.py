@@ -68,9 +68,19 @@ def test_what_comes_later_is_found_when_looked_at_again() -> None:
 def test_optimizers_are_built_for_what_they_trained() -> None:
     first, second = (model_with(other=optimizers.Adam()) for _ in range(2))
     first.other.build([first.layers[0].bias])
-    kept_state.build_optimizers(second, kept_state.trained_by_optimizers(first))
+    kept_state.build_optimizers(second, kept_state.describe_optimizers(first))
     assert not second.optimizer.built
     assert [variable.path for variable in second.other._trainable_variables] == [second.layers[0].bias.path]
+
+
+def test_what_an_optimizer_holds_once_it_is_built_is_no_part_of_an_older_snapshot() -> None:
+    model = model_with(other=optimizers.LossScaleOptimizer(optimizers.Adam()))
+    before = kept_state.shared_variables(model)
+    described = kept_state.describe_optimizers(model)
+    model.optimizer.build(model.trainable_variables)
+    model.other.build(model.trainable_variables)
+    assert [id(one) for one in kept_state.shared_variables(model, described)] == [id(one) for one in before]
+    assert len(kept_state.shared_variables(model)) > len(before)
 
 
 def test_a_snapshot_of_another_model_changes_nothing() -> None:
@@ -80,7 +90,7 @@ def test_a_snapshot_of_another_model_changes_nothing() -> None:
     memory.begin()
     shared = {
         VARIABLES: copied(kept_state.shared_variables(theirs), VARIABLES, tensors, memory),
-        OPTIMIZERS: kept_state.trained_by_optimizers(theirs),
+        OPTIMIZERS: kept_state.describe_optimizers(theirs),
     }
     memory.end()
     info: Any = None

@@ -204,15 +204,15 @@ def test_another_number_of_ranks_shares_out_what_was_summed_by_each(is_scaled: b
     assert any(values.any() for values in of_chief)
     state = {
         "metrics": own,
+        "holdings": [],
         "callbacks": [],
         "global_seed": None,
         "generators": encode(capture_generators(), tensors, "generators"),
         "has_stopped": False,
     }
     info: Any = None
-    restored = Restored(
-        info, {"variables": shared}, state, {**tensors, **first}, [first, copies(sums, "metrics", 2)[1]]
-    )
+    of_all = {"variables": shared, "optimizers": kept_state.describe_optimizers(model)}
+    restored = Restored(info, of_all, state, {**tensors, **first}, [first, copies(sums, "metrics", 2)[1]])
     for rank, factor in ((0, 1 if is_scaled else 3), (1, 1 if is_scaled else 0)):
         world: Any = SimpleNamespace(rank=rank, size=3)
         put_back(model, [], restored, world)

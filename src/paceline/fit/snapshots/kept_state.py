@@ -5,7 +5,7 @@ own      each rank's: sums of metrics and gradients over its rows, callbacks, ra
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -28,26 +28,74 @@ _KERAS_OWN: tuple[type, ...] = (keras.callbacks.ProgbarLogger, keras.callbacks.H
 """`fit` makes them itself: a bar begins anew, and history is kept by itself."""
 _CHIEF_ONLY = "chief_only"
 """Marks the state of a callback that other ranks have none of; older snapshots do not tell."""
+_TRAINS, _HOLDS = "trains", "variables"
 _COMPARISONS = {"less": keras.ops.less, "greater": keras.ops.greater}
 """What callbacks that watch a metric hold as `monitor_op`."""
 
 
 def weights(model: Any) -> list[Any]:
     """Weights and seed generators; each once."""
+    return _others(model.variables, {id(variable) for variable in own_variables(model)})
+
+
+def shared_variables(model: Any, optimizers: Sequence[Mapping[str, Any]] | None = None) -> list[Any]:
+    """`weights`, then what its optimizers hold; each once.
+
+    Args:
+        model: Which.
+        optimizers: As `describe_optimizers` has told of them: what each held then, if it holds more by now.
+    """
     own = {id(variable) for variable in own_variables(model)}
-    return list({id(variable): variable for variable in model.variables if id(variable) not in own}.values())
+    return [*weights(model), *(held for variables in _of_optimizers(model, own, optimizers) for held in variables)]
 
 
-def shared_variables(model: Any) -> list[Any]:
-    """`weights`, then what its optimizers hold; each once."""
+def describe_optimizers(model: Any) -> list[dict[str, Any]]:
+    """Of each what it was built for, and how many of the `shared_variables` it holds.
+
+    What it was built for are places among all that the model has; None: it has not been, and holds only the first few
+    of its variables.
+    """
+    places = {id(variable): place for place, variable in enumerate(_trainable_by_optimizers(model))}
     own = {id(variable) for variable in own_variables(model)}
-    variables = [*weights(model), *optimizer_variables(model)]
-    return list({id(variable): variable for variable in variables if id(variable) not in own}.values())
+    described = []
+    for optimizer, variables in zip(_inner_first(model), _of_optimizers(model, own), strict=True):
+        trained = [places.get(id(variable), -1) for variable in compat.trained_variables(optimizer)]
+        described.append({_TRAINS: trained if optimizer.built else None, _HOLDS: len(variables)})
+    return described
 
 
-def optimizer_variables(model: Any) -> list[Any]:
-    """All of the optimizer's state: slots, iterations, learning rate, loss scale, moving averages, sums."""
-    return [variable for optimizer in held_by(model).optimizers for variable in optimizer.variables]
+def build_optimizers(model: Any, described: Sequence[Mapping[str, Any]]) -> None:
+    """Builds those that had been built when they were `described`."""
+    candidates = _trainable_by_optimizers(model)
+    for optimizer, then in reversed([*zip(_inner_first(model), described, strict=False)]):
+        places = then[_TRAINS]
+        if places is not None and not optimizer.built and all(0 <= place < len(candidates) for place in places):
+            optimizer.build([candidates[place] for place in places])
+
+
+def _trainable_by_optimizers(model: Any) -> list[Any]:
+    return [*model.variables, *held_by(model).variables]
+
+
+def _inner_first(model: Any) -> list[Any]:
+    """Its optimizers; those within others, which list theirs as their own, before them."""
+    return held_by(model).optimizers[::-1]
+
+
+def _of_optimizers(
+    model: Any, own: set[int], described: Sequence[Mapping[str, Any]] | None = None
+) -> Iterator[list[Any]]:
+    seen = own | {id(variable) for variable in model.variables}
+    for index, optimizer in enumerate(_inner_first(model)):
+        held = _others(optimizer.variables, seen)
+        if described is not None and index < len(described):
+            held = held[: described[index][_HOLDS]]
+        seen |= {id(variable) for variable in optimizer.variables}
+        yield held
+
+
+def _others(variables: Iterable[Any], known: set[int]) -> list[Any]:
+    return list({id(variable): variable for variable in variables if id(variable) not in known}.values())
 
 
 def own_variables(model: Any) -> list[Any]:
@@ -55,30 +103,16 @@ def own_variables(model: Any) -> list[Any]:
     return [*model.metrics_variables, *accumulated_gradients(model)]
 
 
-def accumulated_gradients(model: Any) -> list[Any]:
-    """Those of all its optimizers."""
-    return [sums for optimizer in held_by(model).optimizers for sums in compat.accumulated_gradients(optimizer)]
-
-
-def trained_by_optimizers(model: Any) -> list[list[int] | None]:
-    """For each optimizer the places of what it trains among all that the model has; None: it has not been built."""
-    places = {id(variable): place for place, variable in enumerate(_trainable_by_optimizers(model))}
+def accumulated_gradients(model: Any, *, of_this_rank: bool = False) -> list[Any]:
+    """Those of all its optimizers; or only those that are of this rank's rows: an inner one gets sums over ranks."""
+    optimizers = held_by(model).optimizers
+    inner = [getattr(optimizer, "inner_optimizer", None) for optimizer in optimizers]
     return [
-        [places.get(id(variable), -1) for variable in compat.trained_variables(optimizer)] if optimizer.built else None
-        for optimizer in held_by(model).optimizers
+        sums
+        for optimizer in optimizers
+        if not (of_this_rank and any(optimizer is one for one in inner))
+        for sums in compat.accumulated_gradients(optimizer)
     ]
-
-
-def build_optimizers(model: Any, trained: Sequence[Sequence[int] | None]) -> None:
-    """Builds those that were built when `trained_by_optimizers` was asked."""
-    candidates = _trainable_by_optimizers(model)
-    for optimizer, places in zip(held_by(model).optimizers, trained, strict=False):
-        if places is not None and not optimizer.built and all(0 <= place < len(candidates) for place in places):
-            optimizer.build([candidates[place] for place in places])
-
-
-def _trainable_by_optimizers(model: Any) -> list[Any]:
-    return [*model.variables, *held_by(model).variables]
 
 
 def callbacks_begin(callbacks: Sequence[Any], *, holds_values: bool) -> None:

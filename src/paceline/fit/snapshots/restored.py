@@ -69,7 +69,7 @@ def copied_for_all(model: Any, values: variables.Values, tensors: Tensors, memor
     history = model.history
     return {
         VARIABLES: variables.copied_values(values, VARIABLES, tensors, memory),
-        OPTIMIZERS: kept_state.trained_by_optimizers(model),
+        OPTIMIZERS: kept_state.describe_optimizers(model),
         "history": encode(kept_state.plain(history.history), tensors, "history"),
         "epochs": list(history.epoch),
     }
@@ -99,7 +99,8 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
     weights = kept_state.weights(model)
     variables.check(weights, restored.shared[VARIABLES][: len(weights)], "variable")  # before anything is changed
     kept_state.build_optimizers(model, restored.shared[OPTIMIZERS])
-    shared, own = kept_state.shared_variables(model), kept_state.own_variables(model)
+    shared = kept_state.shared_variables(model, restored.shared[OPTIMIZERS])
+    own = kept_state.own_variables(model)
     variables.check(shared, restored.shared[VARIABLES], "variable")
     variables.check(own, restored.own[METRICS], "metric variable")
     variables.assign(shared, restored.shared[VARIABLES], restored.tensors)
@@ -112,7 +113,7 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
             restored.own[METRICS],
             restored.metrics_of_others,
             is_chief=world.rank == 0,
-            gradients=kept_state.accumulated_gradients(model),
+            gradients=kept_state.accumulated_gradients(model, of_this_rank=True),
         )
     states = restored.own["callbacks"]
     kept_state.restore_callbacks(callbacks, states, restored.tensors, is_chief=world.rank == 0)
