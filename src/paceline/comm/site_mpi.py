@@ -6,6 +6,7 @@ says why and aborts the world, for the others would wait for it in a collective.
 
 import json
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ from paceline.rendezvous.facts import Facts, version_differences
 
 _SEED_BITS = 31
 _FIRST_PORT = 2222
+_SECONDS_TO_FORWARD = 0.3
+"""A launcher that hears of an end hands on no more of what was printed (Slurm with PMI2): the reason must be through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ def join_site_mpi(
 
     def abandon(exit_code: int) -> None:
         remove_job_directory(identity.job_id)
+        time.sleep(_SECONDS_TO_FORWARD)
         mpi.COMM_WORLD.Abort(exit_code)
 
     world = World(
