@@ -30,7 +30,7 @@ from paceline.rendezvous.facts import Facts, version_differences
 _SEED_BITS = 31
 _FIRST_PORT = 2222
 _SECONDS_TO_FORWARD = 0.3
-"""A launcher that hears of an end hands on no more of what was printed (Slurm with PMI2): the reason must be through."""
+"""A launcher that hears of an end hands on no more of what was printed (Slurm, PMI2): the reason must be through."""
 
 
 @dataclass(frozen=True, slots=True)
