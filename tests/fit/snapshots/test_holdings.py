@@ -67,6 +67,7 @@ def test_what_comes_later_is_found_when_looked_at_again() -> None:
 
 def test_optimizers_are_built_for_what_they_trained() -> None:
     first, second = (model_with(other=optimizers.Adam()) for _ in range(2))
+    assert [one["trains"] for one in kept_state.describe_optimizers(first)] == [None, None]
     first.other.build([first.layers[0].bias])
     kept_state.build_optimizers(second, kept_state.describe_optimizers(first))
     assert not second.optimizer.built

@@ -14,6 +14,10 @@ import tensorflow as tf
 
 from paceline.fit import compat
 
+_MAX_DEPTH = 16
+_MAX_ITEMS = 10_000
+"""Longer ones are data, a vocabulary."""
+
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
@@ -23,6 +27,8 @@ class Holdings:
     """The model's own first, each followed by those within it."""
     variables: list[Any] = field(default_factory=list)
     """Those that no layer, metric or optimizer lists: TensorFlow's, and those of loss objects."""
+    memo: dict[Any, Any] = field(default_factory=dict)
+    """What others have worked out from these, which snapshots need again and again."""
 
 
 # By `id`: a user's class may have no hash. Looking takes milliseconds in a large model, so it is not done each time.
@@ -68,17 +74,17 @@ def _with_inner(optimizer: Any) -> Iterator[Any]:
         optimizer = getattr(optimizer, "inner_optimizer", None)
 
 
-def _in(value: Any) -> Iterator[Any]:
+def _in(value: Any, depth: int = 0) -> Iterator[Any]:
     """What an attribute holds: itself, or what is in it."""
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _in(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _in(item)
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(value, (list, tuple, Mapping)):
+        items = value.values() if isinstance(value, Mapping) else value
+        for item in items if len(value) <= _MAX_ITEMS else ():
+            yield from _in(item, depth + 1)
     elif isinstance(value, keras.losses.Loss):
-        yield from _in(_attributes(value))
-    elif isinstance(value, tf.random.Generator):
+        yield from _in(_attributes(value), depth + 1)
+    elif isinstance(value, (tf.random.Generator, keras.random.SeedGenerator)):
         yield value.state
     elif isinstance(value, tf.Module) and not isinstance(value, tf.Variable):
         yield from value.variables

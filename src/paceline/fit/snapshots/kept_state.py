@@ -5,7 +5,7 @@ own      each rank's: sums of metrics and gradients over its rows, callbacks, ra
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -45,8 +45,12 @@ def shared_variables(model: Any, optimizers: Sequence[Mapping[str, Any]] | None 
         model: Which.
         optimizers: As `describe_optimizers` has told of them: what each held then, if it holds more by now.
     """
-    own = {id(variable) for variable in own_variables(model)}
-    return [*weights(model), *(held for variables in _of_optimizers(model, own, optimizers) for held in variables)]
+
+    def found() -> list[Any]:
+        own = {id(variable) for variable in own_variables(model)}
+        return [*weights(model), *(held for variables in _of_optimizers(model, own, optimizers) for held in variables)]
+
+    return found() if optimizers is not None else _remembered(model, "shared", found)
 
 
 def describe_optimizers(model: Any) -> list[dict[str, Any]]:
@@ -55,13 +59,25 @@ def describe_optimizers(model: Any) -> list[dict[str, Any]]:
     What it was built for are places among all that the model has; None: it has not been, and holds only the first few
     of its variables.
     """
+    described: list[dict[str, Any]] = _remembered(model, "described", lambda: [*_descriptions(model)])
+    return described
+
+
+def _descriptions(model: Any) -> Iterator[dict[str, Any]]:
     places = {id(variable): place for place, variable in enumerate(_trainable_by_optimizers(model))}
     own = {id(variable) for variable in own_variables(model)}
-    described = []
     for optimizer, variables in zip(_inner_first(model), _of_optimizers(model, own), strict=True):
         trained = [places.get(id(variable), -1) for variable in compat.trained_variables(optimizer)]
-        described.append({_TRAINS: trained if optimizer.built else None, _HOLDS: len(variables)})
-    return described
+        yield {_TRAINS: trained if optimizer.built else None, _HOLDS: len(variables)}
+
+
+def _remembered(model: Any, what: str, find: Callable[[], Any]) -> Any:
+    """What `find` gives; once for as long as no layer or optimizer is built and nobody looks at the model again."""
+    held = held_by(model)
+    key = what, len(model.variables), *(optimizer.built for optimizer in held.optimizers)
+    if key not in held.memo:
+        held.memo[key] = find()
+    return held.memo[key]
 
 
 def build_optimizers(model: Any, described: Sequence[Mapping[str, Any]]) -> None:

@@ -110,6 +110,7 @@ class Recorder:
     def train_begun(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` has run."""
         self._callbacks = callbacks
+        look_again(self.model)  # it may have been compiled again
         if self._resumed is None:
             return
         epoch = self.model._initial_epoch = self._resumed.own["cursor"]["epoch"]
