@@ -90,6 +90,22 @@ def test_a_rank_whose_part_the_chief_has_taken_away_is_not_alarmed_unless_all_is
     assert ("NO SNAPSHOT of step 5" in caplog.text) is not is_there
 
 
+@pytest.mark.parametrize("ends_fit", [True, False])
+def test_nobody_is_promised_another_snapshot_after_the_last_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ends_fit: bool
+) -> None:
+    with keepers(tmp_path / "run", 1) as [keeper]:
+
+        def write_part(step: int, rank: int, part: Part, *, attempt: int = 0) -> PartRecord:
+            raise OSError("no space left on device")
+
+        keeper._store.write_part = write_part  # type: ignore[method-assign]
+        keeper.keep(5, SnapshotMeta(0, 0, 1, {ENDS_FIT: ends_fit}), lambda memory: Part({}, {}))
+        assert keeper.finish(LIMIT_SECONDS)
+    assert "NO SNAPSHOT of step 5" in caplog.text
+    assert ("Training goes on" in caplog.text) is not ends_fit
+
+
 class SlowDisk:
     """Holds up each part until it is told to go on; what was in the part then is told by its step."""
 

@@ -229,12 +229,14 @@ class Keeper:
         if self._world.rank > 0 and isinstance(outcome.error, FileNotFoundError) and self._store.is_there():
             return  # the chief has left this snapshot out, or given it up, and has said so
         _LOGGER.error(
-            "NO SNAPSHOT of step %d could be written to %s (%s): %s. Training goes on; the next snapshot is tried when "
-            "it is due.",
+            "NO SNAPSHOT of step %d could be written to %s (%s): %s. %s",
             job.step,
             self.location,
             type(outcome.error).__name__,
             outcome.error,
+            "It is the last one of its fit: started again, the job goes on from the one before."
+            if job.meta.notes.get(ENDS_FIT)
+            else "Training goes on; the next snapshot is tried when it is due.",
         )
         if self._world.rank == 0:
             self._store.abandon(job.step, attempt=job.attempt)
