@@ -93,8 +93,10 @@ class Runs:
             )
 
     def _run(self, size: int, folder: Path) -> None:
-        # One thread also for the reference, as each worker has: an Eigen thread more adds in another order.
-        threads = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        # One thread also for the reference, as each worker has: an Eigen thread more adds in another order. One for
+        # whole operations, too: where a step reads a variable twice, TensorFlow's grappler may drop the edge from a
+        # read to the update, and the update may then come first (`docs/exactness.md`).
+        threads = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
         try:
             if size == 1:
                 ended = run_python(SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS, variables=threads)
