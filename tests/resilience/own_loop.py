@@ -18,7 +18,23 @@ directory, death, blow = (*sys.argv[1:], "", "", "")[:3]
 keras.utils.set_random_seed(3)
 features = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
 data = iter(tf.data.Dataset.from_tensor_slices((features, features.sum(axis=1))).shuffle(32).repeat().batch(8))
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dropout(0.2), keras.layers.Dense(1)])
+
+
+class Counting(keras.layers.Layer):
+    """Holds what Keras lists nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = tf.Variable(0.0)
+
+    def call(self, inputs: Any) -> Any:
+        self.calls.assign_add(1.0)
+        return inputs * (1.0 + 0.01 * self.calls)
+
+
+counting = Counting()
+body = [keras.layers.Dense(8), counting, keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+model = keras.Sequential([keras.Input((4,)), *body])
 optimizer = keras.optimizers.Adam(0.01)
 optimizer.build(model.trainable_variables)
 mean = keras.metrics.Mean()
@@ -62,4 +78,7 @@ for step in range(first, LAST):
         state.save(step + 1)
 state.close()
 digest = hashlib.sha256(b"".join(variable.numpy().tobytes() for variable in (*model.variables, *optimizer.variables)))
-print(f"END {digest.hexdigest()[:16]} {float(mean.result())} {float(offset)} {drawn.numbers}", flush=True)
+print(
+    f"END {digest.hexdigest()[:16]} {float(mean.result())} {float(offset)} {float(counting.calls)} {drawn.numbers}",
+    flush=True,
+)

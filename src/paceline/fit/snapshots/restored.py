@@ -104,7 +104,7 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
     variables.check(shared, restored.shared[VARIABLES], "variable")
     variables.check(own, restored.own[METRICS], "metric variable")
     variables.assign(shared, restored.shared[VARIABLES], restored.tensors)
-    _put_back_holdings(holdings, restored, is_chief=world.rank == 0)
+    put_back_holdings(holdings, restored.own[HOLDINGS], restored.tensors, is_chief=world.rank == 0)
     if restored.same_world:
         variables.assign(own, restored.own[METRICS], restored.tensors)
     else:
@@ -122,10 +122,12 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
     model.stop_training = restored.own["has_stopped"]
 
 
-def _put_back_holdings(holdings: Sequence[Any], restored: Restored, *, is_chief: bool) -> None:
-    described = restored.own[HOLDINGS]
+def put_back_holdings(
+    holdings: Sequence[Any], described: Sequence[Any], tensors: Mapping[str, Any], *, is_chief: bool
+) -> None:
+    """Gives what a model holds besides what Keras lists its values, if it holds as much now; else the chief warns."""
     if [list(variable.shape) for variable in holdings] == [shape for _, shape, _ in described]:
-        variables.assign(holdings, described, restored.tensors)
+        variables.assign(holdings, described, tensors)
     elif is_chief:
         _LOGGER.warning(
             "the snapshot has the values of %d TensorFlow variables that the model holds in attributes (%s), and it "

@@ -13,6 +13,8 @@ from paceline.comm.world import current_world
 from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
 from paceline.errors import EXIT_PREEMPTED, ConfigurationError
 from paceline.fit.compat import accumulated_gradients
+from paceline.fit.snapshots.holdings import look_again
+from paceline.fit.snapshots.restored import put_back_holdings
 from paceline.rendezvous.channel import FitEnded, Preempted, Progress, Resumed
 from paceline.resilience import variables
 from paceline.resilience.attributes import encode_captured, restore
@@ -48,8 +50,9 @@ class TrainingState:
     Args:
         directory: On a file system that all hosts share, or an object store's URL; for this job alone.
         keep: How many snapshots stay.
-        **parts: By name, built: Keras models, optimizers and metrics, `tf.Variable`s, `tf.data` iterators, and any
-            object with ``state_dict()`` and ``load_state_dict(state)``, or with attributes that can be kept.
+        **parts: By name, built: Keras models (with the `tf.Variable`s in their layers' attributes), optimizers and
+            metrics, `tf.Variable`s, `tf.data` iterators, and any object with ``state_dict()`` and
+            ``load_state_dict(state)``, or with attributes that can be kept.
 
     Raises:
         ConfigurationError: another job uses the directory, some host does not see it, or its newest snapshot does not
@@ -88,6 +91,9 @@ class TrainingState:
             if _is_shared(part):
                 variables.check(_variables_of(part), shared[name], f"{name}: variable")
                 variables.assign(_variables_of(part), shared[name], tensors)
+            if isinstance(part, keras.Layer):
+                held = look_again(part).variables
+                put_back_holdings(held, own.get(name, []), tensors, is_chief=self._world.rank == 0)
             if sums := _sums_of(part):
                 variables.check(sums, own[name], f"{name}: variable")
                 parts = [tensors] if same_world else [reader.tensors(rank) for rank in range(info.world_size)]
@@ -156,6 +162,9 @@ class TrainingState:
         for name, part in self._parts.items():
             if sums := _sums_of(part):
                 own[name] = variables.copied(sums, f"own/{name}", tensors, memory)
+            if isinstance(part, keras.Layer):
+                held = look_again(part).variables
+                own[name] = variables.copied(held, f"own/{name}", tensors, memory)
             if _is_shared(part) and self._world.rank == 0:
                 shared[name] = variables.copied(_variables_of(part), f"shared/{name}", tensors, memory)
         return Part(tensors, {"shared": shared, "own": own})
