@@ -72,3 +72,20 @@ def test_the_data_stand_behind_a_fit_without_a_snapshot(
 def test_a_fit_that_had_raised_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Past(batches={0: (5,)}, raised={1})
     assert [passing_over(call, Past(), told, monkeypatch).had_raised() for call in (0, 1, 2)] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "has_stopped", "is_told"), [(3, False, False), (5, False, True), (5, True, False), (1, False, False)]
+)
+def test_more_epochs_than_a_fit_had_been_given_are_told_of(
+    wanted: int, has_stopped: bool, is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "paceline")
+    info: Any = SimpleNamespace(name="step-000000000030", step=30, path="snapshots/step-000000000030")
+    restored = Restored(info, {}, {"has_stopped": has_stopped}, {}, [])
+    keeper, world = None, SimpleNamespace(rank=0, size=1)
+    over = Passing(keeper, world, 0, Past())  # type: ignore[arg-type]
+    over._say_where_it_comes_from(restored, [0, 1, 2], {"epochs": wanted})
+    assert ["epochs=5 now, and fit number 1 had been given epochs=3" in one for one in caplog.messages] == [
+        True
+    ] * is_told

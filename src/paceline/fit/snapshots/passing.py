@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -93,7 +93,7 @@ class Passing:
             Validation(arguments.get("validation_data"), self._is_chief).go_on_from(restored.own, restored.tensors)
             put_back(model, callbacks, restored, self._world)
             put_back_history(history, restored)
-            self._say_where_it_comes_from(restored, len(history.epoch))
+            self._say_where_it_comes_from(restored, history.epoch, arguments)
         else:
             self._take_what_fits(model, callbacks, history, restored)
         self._past.steps = restored.info.step
@@ -125,13 +125,25 @@ class Passing:
                 restored.info.name,
             )
 
-    def _say_where_it_comes_from(self, restored: Restored, num_epochs: int) -> None:
-        if self._is_chief:
-            _LOGGER.info(
-                "fit number %d had ended after step %d (%d epochs): not trained again; weights and history come from "
-                "%s",
+    def _say_where_it_comes_from(self, restored: Restored, epochs: Sequence[int], arguments: Any) -> None:
+        if not self._is_chief:
+            return
+        _LOGGER.info(
+            "fit number %d had ended after step %d (%d epochs): not trained again; weights and history come from %s",
+            self._fit_call + 1,
+            restored.info.step,
+            len(epochs),
+            restored.info.path,
+        )
+        wanted = arguments.get("epochs", 1)
+        done = max(epochs, default=arguments.get("initial_epoch", 0) - 1) + 1
+        if wanted > done and not restored.own["has_stopped"]:
+            _LOGGER.warning(
+                "the script has epochs=%d now, and fit number %d had been given epochs=%d: the further ones are NOT "
+                "trained. For them, start with another --snapshot-dir, and have this fit begin with what has been "
+                "learned so far (save the weights here, load them there, initial_epoch=%d).",
+                wanted,
                 self._fit_call + 1,
-                restored.info.step,
-                num_epochs,
-                restored.info.path,
+                done,
+                done,
             )
