@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from paceline.fit.compat import trained_variables
 from paceline.fit.replica import current_replica
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.replica_context import PacelineReplicaContext
@@ -68,9 +69,9 @@ def assigned(keras_assign: Function) -> Function:
     return assign
 
 
-def note_branch(variables: Iterable[Any]) -> None:
-    """A branch of a step's graph trains these. If ranks part there, they will have other values."""
-    for variable in variables:
+def note_branch(optimizer: Any, variables: Iterable[Any] | None) -> None:
+    """A branch of a step's graph trains these, or all that `optimizer` was built for. Ranks may part there."""
+    for variable in trained_variables(optimizer) if variables is None else variables:
         setattr(variable, _ASSIGNED, True)
 
 

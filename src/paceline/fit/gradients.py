@@ -70,8 +70,9 @@ def applied(keras_apply: Function) -> Function:
             return keras_apply(self, grads, trainable_variables)
         if replica.rows.is_here and not replica.rows.in_keras_step:
             replica.rows.statistics.settle()  # a step may copy the weights after this, for an average of them
+        variables = None if trainable_variables is None else list(trainable_variables)  # it may be read only once
         if not replica.rows.is_here:
-            note_branch(trainable_variables or ())
+            note_branch(self, variables)
         gradients = list(grads)
         own = [index for index, gradient in enumerate(gradients) if not _is_global(gradient, replica.rows)]
         parts = [gradients[index] for index in own]
@@ -88,7 +89,7 @@ def applied(keras_apply: Function) -> Function:
             gradients[index] = part
         try:
             with taking_place(), draws.of_all_ranks():
-                return keras_apply(self, gradients, trainable_variables)
+                return keras_apply(self, gradients, variables)
         finally:
             replica.gradients_are_reduced = False
 
