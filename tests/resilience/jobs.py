@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 from lives import Death, Dies, told
 
+import paceline
+
 JOBS: dict[str, Callable[[], Any]] = {}
 
 ROWS, BATCH = 100, 8
@@ -317,6 +319,55 @@ def optimizers_of_its_own() -> Any:
     model = Rivals(features.shape[1])
     model.compile(keras.optimizers.Adam(0.02), keras.optimizers.RMSprop(0.01))
     return result_of(model, tf.data.Dataset.from_tensor_slices((features, features)).batch(BATCH))
+
+
+@job
+def networks_that_the_first_step_builds() -> Any:
+    features, _ = rows()
+    model = Rivals(features.shape[1])
+    model.forger, model.critic = (
+        keras.Sequential([layers.Dense(features.shape[1])]),
+        keras.Sequential([layers.Dense(1)]),
+    )
+    model.compile(keras.optimizers.Adam(0.02), keras.optimizers.RMSprop(0.01))
+    model.optimizer.build([])  # never used; a rerun may build it, or not
+    return result_of(model, tf.data.Dataset.from_tensor_slices((features, features)).batch(BATCH))
+
+
+class Lookahead(keras.optimizers.Optimizer):
+    """Leads another optimizer, as users write them: Keras lists neither that nor the slow weights."""
+
+    def __init__(self, base: Any) -> None:
+        super().__init__(learning_rate=1.0)
+        self.base = base
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        self.base.build(variables)
+        self.slow = [tf.Variable(variable, trainable=False) for variable in variables]
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        if not self.built:
+            with tf.init_scope():
+                self.build(trainable_variables)
+        self.base.apply(grads, trainable_variables)
+        self.iterations.assign_add(1)
+        is_due = tf.cast(self.iterations % 3 == 0, tf.float32)
+        for fast, slow in zip(trainable_variables or self._trainable_variables, self.slow, strict=True):
+            slow.assign_add(0.5 * is_due * (fast - slow))
+            fast.assign_add(is_due * (slow - fast))
+
+
+@job
+def optimizers_within_others_made_in_scope() -> Any:
+    features, _ = rows()
+    lookahead = Lookahead(keras.optimizers.Adam(0.02))
+    with paceline.OneDeviceStrategy("/cpu:0").scope():
+        model = Rivals(features.shape[1])
+        model.compile(lookahead, keras.optimizers.RMSprop(0.01))
+        model.optimizer.build(model.trainable_variables)  # never used; a rerun may build it, or not
+    fit(model, tf.data.Dataset.from_tensor_slices((features, features)).batch(BATCH))
+    return told(model, slow=[variable.numpy().tolist() for variable in lookahead.slow])
 
 
 class Jitter(layers.Layer):

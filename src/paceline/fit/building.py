@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.fit import compat
 from paceline.fit.beginning import begin_together
 from paceline.fit.metrics import no_numbers_yet
 from paceline.fit.strategies import paceline_strategy_of
@@ -47,11 +48,25 @@ def build_from(model: Any, shapes: Any) -> None:
     if _are_known(shapes):
         with model.distribute_strategy.scope():
             _try_to_build(model, shapes)
+        if not all(layer.built for layer in compat.all_layers(model)):
+            _trace_a_step(model, shapes)
     if not model.built:
         raise RuntimeError(
             f"{type(model).__name__} cannot be built from the shapes of its data, so a snapshot finds no variables. "
             "Call it on a batch, or its build(...), before fit."
         )
+
+
+def _trace_a_step(model: Any, shapes: Any) -> None:
+    """Has a `train_step` of the user's build what only it calls, as the networks of a GAN: traced, and not taken."""
+
+    def step(data: Any) -> Any:
+        return model.distribute_strategy.run(model.train_step, args=(data,))
+
+    try:
+        tf.function(step, autograph=False).get_concrete_function(shapes)
+    except Exception:  # whatever a user's step raises: what is missing is told where it is looked for
+        return
 
 
 def _are_known(shapes: Any) -> bool:

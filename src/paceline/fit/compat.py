@@ -131,9 +131,13 @@ def accumulated_gradients(optimizer: Any) -> list[Any]:
     return list(getattr(optimizer, "_accumulated_gradients", ()))
 
 
+TRAINED = "_trainable_variables"
+"""The attribute of an optimizer that lists what it was built for."""
+
+
 def trained_variables(optimizer: Any) -> list[Any]:
     """What an optimizer was built for."""
-    return list(optimizer._trainable_variables)
+    return list(getattr(optimizer, TRAINED))
 
 
 def validation_iterator(model: Any) -> Any:
@@ -167,6 +171,7 @@ def check() -> None:
 
 __all__ = [
     "GLOBAL_SEED_GENERATOR",
+    "TRAINED",
     "ArrayDataAdapter",
     "BaseOptimizer",
     "GeneratorDataAdapter",

@@ -45,7 +45,7 @@ def test_all_optimizers_the_models_own_first_and_each_once() -> None:
     inner = optimizers.Adam()
     scaled, other = optimizers.LossScaleOptimizer(inner), optimizers.SGD()
     model = model_with(others=[{"x": scaled}, other], again=other)
-    assert held_by(model).optimizers == [model.optimizer, scaled, inner, other]
+    assert held_by(model).optimizers == [model.optimizer, scaled, other, inner]
 
 
 def test_variables_that_no_layer_lists_each_once() -> None:

@@ -24,9 +24,9 @@ class Holdings:
     """In the order in which they are found, which is the same in each run of a script."""
 
     optimizers: list[Any] = field(default_factory=list)
-    """The model's own first, each followed by those within it."""
+    """The model's own first; those within another behind it."""
     variables: list[Any] = field(default_factory=list)
-    """Those that no layer, metric or optimizer lists: TensorFlow's, and those of loss objects."""
+    """Those that no layer, metric or optimizer lists: TensorFlow's, and those of loss objects and users' optimizers."""
     memo: dict[Any, Any] = field(default_factory=dict)
     """What others have worked out from these, which snapshots need again and again."""
 
@@ -49,13 +49,15 @@ def look_again(model: Any) -> Holdings:
 
 
 def _look(model: Any) -> Holdings:
-    optimizers = [*_with_inner(getattr(model, "optimizer", None))]
+    optimizers: list[Any] = []
     variables = []
     listed = {id(_of_tensorflow(variable)) for variable in (*model.variables, *model.metrics_variables)}
-    things = [thing for layer in compat.all_layers(model) for thing in _in(_attributes(layer))]
-    for optimizer in (thing for thing in things if isinstance(thing, keras.optimizers.Optimizer)):
-        if all(optimizer is not known for known in optimizers):
-            optimizers += _with_inner(optimizer)
+    things = [getattr(model, "optimizer", None)]
+    things += [thing for layer in compat.all_layers(model) for thing in _in(_attributes(layer))]
+    for thing in things:  # gets longer: what an optimizer holds comes behind it
+        if isinstance(thing, keras.optimizers.Optimizer) and all(thing is not known for known in optimizers):
+            optimizers.append(thing)
+            things += _in(_attributes(thing, but=compat.TRAINED))
     listed |= {id(_of_tensorflow(variable)) for optimizer in optimizers for variable in optimizer.variables}
     for thing in things:
         if isinstance(thing, (tf.Variable, keras.Variable)) and id(_of_tensorflow(thing)) not in listed:
@@ -64,14 +66,9 @@ def _look(model: Any) -> Holdings:
     return Holdings(optimizers, variables)
 
 
-def _attributes(holder: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(holder).items() if not name.startswith("_self_")}  # TensorFlow's notes
-
-
-def _with_inner(optimizer: Any) -> Iterator[Any]:
-    while optimizer is not None:
-        yield optimizer
-        optimizer = getattr(optimizer, "inner_optimizer", None)
+def _attributes(holder: Any, but: str = "") -> dict[str, Any]:
+    names = [name for name in vars(holder) if not name.startswith("_self_") and name != but]  # TensorFlow's notes
+    return {name: vars(holder)[name] for name in names}
 
 
 def _in(value: Any, depth: int = 0) -> Iterator[Any]:

@@ -68,6 +68,14 @@ def _descriptions(model: Any) -> Iterator[dict[str, Any]]:
     own = {id(variable) for variable in own_variables(model)}
     for optimizer, variables in zip(_inner_first(model), _of_optimizers(model, own), strict=True):
         trained = [places.get(id(variable), -1) for variable in compat.trained_variables(optimizer)]
+        strangers = [variable.path for variable in compat.trained_variables(optimizer) if id(variable) not in places]
+        if strangers:
+            _LOGGER.warning(
+                "the optimizer %s trains what the model does not hold (%s), and snapshots do not have: a run cannot go "
+                "on from them. Keep it, or the network that it belongs to, in an attribute of the model.",
+                optimizer.name,
+                ", ".join(strangers),
+            )
         yield {_TRAINS: trained if optimizer.built else None, _HOLDS: len(variables)}
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.comm.world import World
+from paceline.errors import ConfigurationError
+from paceline.fit import compat
 from paceline.fit.snapshots import kept_state
 from paceline.fit.snapshots.holdings import look_again
 from paceline.resilience import variables
@@ -95,13 +97,15 @@ def meta_of(world: World, fit_call: int, cursor: Cursor, *, ends_fit: bool) -> S
 
 def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: World) -> None:
     """Gives the model, its optimizer, metrics and callbacks, and the random generators, what a snapshot holds."""
-    holdings = look_again(model).variables
+    look_again(model)
     weights = kept_state.weights(model)
-    variables.check(weights, restored.shared[VARIABLES][: len(weights)], "variable")  # before anything is changed
-    kept_state.build_optimizers(model, restored.shared[OPTIMIZERS])
+    _check(model, weights, restored.shared[VARIABLES][: len(weights)])  # before anything is changed
+    with model.distribute_strategy.scope():  # those that were made in it can be built nowhere else
+        kept_state.build_optimizers(model, restored.shared[OPTIMIZERS])
+    holdings = look_again(model).variables  # with what building has made
     shared = kept_state.shared_variables(model, restored.shared[OPTIMIZERS])
     own = kept_state.own_variables(model)
-    variables.check(shared, restored.shared[VARIABLES], "variable")
+    _check(model, shared, restored.shared[VARIABLES])
     variables.check(own, restored.own[METRICS], "metric variable")
     variables.assign(shared, restored.shared[VARIABLES], restored.tensors)
     put_back_holdings(holdings, restored.own[HOLDINGS], restored.tensors, is_chief=world.rank == 0)
@@ -120,6 +124,19 @@ def put_back(model: Any, callbacks: Sequence[Any], restored: Restored, world: Wo
     kept_state.restore_global_seed(decode(restored.own["global_seed"], restored.tensors))
     restore_generators(decode(restored.own["generators"], restored.tensors))
     model.stop_training = restored.own["has_stopped"]
+
+
+def _check(model: Any, found: Sequence[Any], described: Sequence[Any]) -> None:
+    try:
+        variables.check(found, described, "variable")
+    except ConfigurationError as fault:
+        unbuilt = [layer.name for layer in compat.all_layers(model) if not layer.built]
+        if not unbuilt:
+            raise
+        raise ConfigurationError(
+            f"before its first step the model has no weights yet in {', '.join(unbuilt)}, so a snapshot finds no place "
+            "for theirs. Give them a keras.Input, or call them on a batch before fit: then it goes on from here."
+        ) from fault
 
 
 def put_back_holdings(

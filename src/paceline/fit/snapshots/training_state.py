@@ -165,7 +165,8 @@ class TrainingState:
             if isinstance(part, keras.Layer):
                 held = look_again(part).variables
                 own[name] = variables.copied(held, f"own/{name}", tensors, memory)
-            if _is_shared(part) and self._world.rank == 0:
+            # What is summed when it is read takes all ranks.
+            if _is_shared(part) and (self._world.rank == 0 or isinstance(part, tf.distribute.DistributedValues)):
                 shared[name] = variables.copied(_variables_of(part), f"shared/{name}", tensors, memory)
         return Part(tensors, {"shared": shared, "own": own})
 
