@@ -4,6 +4,7 @@ import itertools
 import os
 import random
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -280,6 +281,35 @@ def generator() -> Any:
             yield features[chosen], labels[chosen]
 
     return result_of(model_of(), batches(), steps_per_epoch=7, epochs=4)
+
+
+@job
+def generators_that_draw_from_shared_numbers() -> Any:
+    """They are read ahead, in another thread: so slow ones not yet where they are read again."""
+    seconds_for_a_batch = 0.03
+
+    def batches() -> Iterator[Any]:
+        features, labels = rows()
+        while True:
+            time.sleep(seconds_for_a_batch)
+            chosen = np.random.permutation(ROWS)[:BATCH]
+            yield features[chosen], labels[chosen]
+
+    def one_by_one() -> Iterator[Any]:
+        for _ in range(ROWS):
+            time.sleep(seconds_for_a_batch / BATCH)
+            row = random.randrange(ROWS)
+            yield tuple(column[row] for column in rows())
+
+    waits_before_a_snapshot = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: time.sleep(5 * seconds_for_a_batch * (batch == 2))
+    )
+    spec = tf.TensorSpec((6,), tf.float32), tf.TensorSpec((), tf.int32)
+    first, second = model_of(), model_of()
+    options = {"callbacks": [waits_before_a_snapshot], "epochs": 2}
+    fit(first, batches(), steps_per_epoch=6, **options)
+    fit(second, tf.data.Dataset.from_generator(one_by_one, output_signature=spec).batch(BATCH).prefetch(4), **options)
+    return told(first, second)
 
 
 # State that Keras does not list.

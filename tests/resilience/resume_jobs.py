@@ -38,6 +38,7 @@ DEATHS = {
     # Before the first validation, before the third, before the second of the next fit, and in that.
     "py_dataset_for_validation": [("test", 1), ("step", STEPS + 4), ("step", 2 * STEPS + 4), ("told in test", 1)],
     "model_changed_by_validation": [("told in test", 2)],
+    "generators_that_draw_from_shared_numbers": [("step", 4), ("step", 2 * 6 - 3 + 4)],  # each fit's 4th step
     "generator_in_two_fits": [("step", 2 * 7 + 1)],
     "more_fits_than_ends_are_kept": [("step", (MANY_FITS - 2) * STEPS_OF_MANY + 3), ("step", 3 + 4)],
     "caught_exception": [("step", STEPS_UNTIL_PRUNED + 5), ("step", STEPS_UNTIL_PRUNED + 4)],

@@ -1,6 +1,7 @@
 """The process's random generators: Python's, NumPy's, TensorFlow's. Keras's own is a variable."""
 
 import random
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,28 @@ def _eager_seeds() -> Any:
     return getattr(compat.context(), "_rng", None)
 
 
-def restore_generators(state: dict[str, Any]) -> None:
-    """Puts them where they were."""
+def drawn_from(before: dict[str, Any]) -> list[str]:
+    """Those that everybody shares, Python's and NumPy's, of which numbers have been drawn since `before`."""
+    is_drawn_from = {
+        "python": random.getstate() != before["python"],
+        "numpy": not np.array_equal(_numbers(np.random.get_state(legacy=False)), _numbers(before["numpy"])),
+    }
+    return [name for name, is_drawn in is_drawn_from.items() if is_drawn]
+
+
+def _numbers(numpy_state: Any) -> Any:
+    state = numpy_state["state"]
+    return np.append(state["key"], [state["pos"], numpy_state["has_gauss"]])
+
+
+def restore_generators(state: dict[str, Any], left_out: Collection[str] = ()) -> None:
+    """Puts them where they were; Python's and NumPy's not if they are in `left_out`."""
     if state["tensorflow_seed"] is not None and state["tensorflow_seed"] != compat.global_seed():
         tf.random.set_seed(state["tensorflow_seed"])
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
+    if "python" not in left_out:
+        random.setstate(state["python"])
+    if "numpy" not in left_out:
+        np.random.set_state(state["numpy"])
     seeds.set_num_default_generators(state["numpy_generators"])
     eager = _eager_seeds()
     if state["tensorflow_eager"] is not None and eager is not None:

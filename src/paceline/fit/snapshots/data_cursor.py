@@ -23,7 +23,7 @@ from paceline.fit.snapshots.owed_batches import owe
 from paceline.fit.snapshots.place import GENERATORS, SOURCE, Begin, Place, path_of
 from paceline.fit.snapshots.source_state import SourceState
 from paceline.resilience.cursor import Cursor, replay_to
-from paceline.resilience.generators import capture_generators, restore_generators, tensorflow_is_seeded
+from paceline.resilience.generators import capture_generators, drawn_from, restore_generators, tensorflow_is_seeded
 from paceline.resilience.object_state import Frozen, Tensors, encode, frozen
 
 _LOGGER = logging.getLogger("paceline")
@@ -188,18 +188,27 @@ class DataCursor:
             self.source.put_back(target.begin.source.value)
             if target.is_over:
                 self._come_behind_steps(target)
-                restore_generators(after)
+                self._end_replay(target, after)
                 return
         for item in items:
             begin_step, end_step = self._first_and_last(item)
             if target is not None and end_step < target.cursor.step:
                 if end_step + 1 >= target.cursor.step:
-                    restore_generators(after)
+                    self._end_replay(target, after)
                     after = None
                     self._epochs._steps_seen = target.cursor.steps_seen
                 continue
             self._pending_batches = end_step - begin_step + 1
             yield item
+
+    def _end_replay(self, target: Place, generators: Any) -> None:
+        """The data have been read up to `target`: `generators` are put back, but for those that the data draw from.
+
+        A generator is read ahead in another thread, further in each run. It draws on from where its last batch left it.
+        """
+        is_py_dataset = isinstance(self._epochs.data_adapter, compat.PyDatasetAdapter)  # draws where an epoch begins
+        read_from = [] if is_py_dataset else drawn_from(target.begin.generators.value)
+        restore_generators(generators, left_out=read_from)
 
     def _come_behind_steps(self, target: Place) -> None:
         """What Keras does in an epoch has been done, by it and by the source: only its iterator is not there."""
