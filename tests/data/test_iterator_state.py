@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,24 @@ def test_says_which_operation_keeps_state_of_its_own(make: Callable[[], tf.data.
     next(iterator)
     with pytest.raises(NoIteratorStateError, match=f"^{operation}$"):
         iterator_state(iterator)
+
+
+@pytest.mark.parametrize("is_in_function", [False, True], ids=["at the top", "in a function"])
+def test_files_that_are_written_while_they_are_read_stay_whole(tmp_path: Path, is_in_function: bool) -> None:
+    data = tf.data.Dataset.range(80)
+    path = str(tmp_path)
+    data = (
+        tf.data.Dataset.from_tensors(0).interleave(lambda _: data.snapshot(path))
+        if is_in_function
+        else data.snapshot(path).shuffle(30)
+    )
+    for _ in range(2):
+        numbers = []
+        for number in (iterator := iter(data)):
+            numbers.append(int(number))
+            with pytest.raises(NoIteratorStateError, match=r"^SnapshotDataset$"):
+                iterator_state(iterator)
+        assert sorted(numbers) == [*range(80)]
 
 
 def test_estimates_what_shuffles_and_caches_hold() -> None:

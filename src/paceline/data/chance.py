@@ -5,10 +5,10 @@ are looked for in the functions that the dataset was built of: nothing is read.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from paceline.data.sources import with_sources
+from paceline.data.sources import operations_of_functions, with_sources
 
 _DRAWS = re.compile(
     "Random(?!Dataset|SeedGenerator|IndexShuffle)|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial"
@@ -23,20 +23,10 @@ _PARALLEL = re.compile("_?(Legacy)?(Parallel(Map|Interleave)|MapAndBatch)")
 
 def draws_by_chance(dataset: Any) -> bool:
     """Whether a parallel map or interleave somewhere in a `tf.data.Dataset` draws, or calls Python, which may draw."""
-    return any(
-        _is_parallel_draw(one, types) for one in with_sources(dataset) for types in _operations_of_functions(one)
-    )
+    return any(_is_parallel_draw(one, types) for one in with_sources(dataset) for types in operations_of_functions(one))
 
 
 def _is_parallel_draw(dataset: Any, types: Iterable[str]) -> bool:
     # Datasets inside a function (of a flat_map) are operations there.
     is_parallel = any(map(_PARALLEL.match, [type(dataset).__name__, *types]))
     return is_parallel and any(map(_DRAWS.match, types))
-
-
-def _operations_of_functions(dataset: Any) -> Iterator[set[str]]:
-    """For each function that `dataset` calls, the types of the operations in it, and in the functions that it calls."""
-    for wrapper in dataset._functions() if hasattr(dataset, "_functions") else ():
-        definition = wrapper.function.graph.as_graph_def()
-        inner = [function.node_def for function in definition.library.function]
-        yield {node.op for nodes in (definition.node, *inner) for node in nodes}

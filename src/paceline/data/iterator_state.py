@@ -1,15 +1,26 @@
 """The state of a TensorFlow iterator as bytes: where it stands, and what it has read ahead and shuffled."""
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
 
+from paceline.data.sources import operations_of_functions, with_sources
+
 _IGNORE_STATE_OUTSIDE, _REFUSE_STATE_OUTSIDE = 1, 2
 """`ExternalStatePolicy` as the operation has it. Refused: an iterator over what is not part of its state has none."""
 
+WRITES_FILES = "SnapshotDataset"
+"""`Dataset.snapshot`: TensorFlow closes its file half-way when the state is asked for, and later epochs end there with
+an error."""
+
 _SEED_OF_SHUFFLE = b"epoch_num_random_samples"
 """Under this name a shuffle writes down how many seeds it has drawn."""
+
+
+_writes_files: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+"""Of datasets, once somebody has asked."""
 
 
 class NoIteratorStateError(RuntimeError):
@@ -24,8 +35,11 @@ def iterator_state(iterator: Any, *, ignores_state_outside: bool = False) -> Any
         ignores_state_outside: For a dataset that is known to draw its random numbers before its first element only.
 
     Raises:
-        NoIteratorStateError: the dataset calls Python, or draws random numbers from a generator of TensorFlow's.
+        NoIteratorStateError: the dataset calls Python, draws random numbers from a generator of TensorFlow's, or
+            writes what it reads to files.
     """
+    if _writes_what_it_reads(iterator):
+        raise NoIteratorStateError(WRITES_FILES)
     try:
         state = tf.raw_ops.SerializeIterator(
             resource_handle=iterator._iterator_resource,
@@ -55,6 +69,20 @@ def restore_iterator(iterator: Any, state: Any) -> None:
         resource_handle=iterator._iterator_resource,
         serialized=tf.io.parse_tensor(np.ascontiguousarray(state).tobytes(), tf.variant),
     )
+
+
+def _writes_what_it_reads(iterator: Any) -> bool:
+    dataset = getattr(iterator, "_dataset", None)
+    if dataset is None:
+        return False
+    if dataset not in _writes_files:
+        _writes_files[dataset] = any(
+            WRITES_FILES in name
+            for one in with_sources(dataset)
+            for types in [{type(one).__name__}, *operations_of_functions(one)]
+            for name in types
+        )
+    return _writes_files[dataset]
 
 
 def _operation_in(message: str) -> str:

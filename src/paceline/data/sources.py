@@ -15,3 +15,11 @@ def with_sources(dataset: Any) -> Iterator[Any]:
         seen.add(id(one))
         yield one
         stack += one._inputs() if hasattr(one, "_inputs") else []
+
+
+def operations_of_functions(dataset: Any) -> Iterator[set[str]]:
+    """For each function that `dataset` calls, the types of the operations in it, and in the functions that it calls."""
+    for wrapper in dataset._functions() if hasattr(dataset, "_functions") else ():
+        definition = wrapper.function.graph.as_graph_def()
+        inner = [function.node_def for function in definition.library.function]
+        yield {node.op for nodes in (definition.node, *inner) for node in nodes}

@@ -5,7 +5,13 @@ import logging
 from typing import Any
 
 from paceline.data.buffers import estimated_state_bytes
-from paceline.data.iterator_state import NoIteratorStateError, iterator_state, num_shuffles, restore_iterator
+from paceline.data.iterator_state import (
+    WRITES_FILES,
+    NoIteratorStateError,
+    iterator_state,
+    num_shuffles,
+    restore_iterator,
+)
 from paceline.fit import compat
 
 _LOGGER = logging.getLogger("paceline")
@@ -13,7 +19,7 @@ _LOGGER = logging.getLogger("paceline")
 MAX_STATE_BYTES = 1 << 20
 """Iterators whose state is larger are replayed: a snapshot should not write shuffle buffers every minute."""
 
-_OPERATIONS_THAT_REPEAT = frozenset({"PyFunc", "EagerPyFunc", "DummySeedGenerator"})
+_OPERATIONS_THAT_REPEAT = frozenset({"PyFunc", "EagerPyFunc", "DummySeedGenerator", WRITES_FILES})
 """They keep an iterator from writing down its state; replayed they do the same again."""
 
 
