@@ -129,4 +129,4 @@ def test_ends_as_if_nothing_had_happened(told: dict[str, Any], ended: Ended, job
 
 def test_a_pipeline_that_is_not_repeatable_is_announced(ended: Ended, told: dict[str, Any]) -> None:
     assert told
-    assert "random augmentation in a parallel map is not repeated" in ended.output
+    assert "random augmentation in a parallel map, and of Keras's layers in any map, is not repeated" in ended.output

@@ -77,8 +77,9 @@ class KeptIterator:
             if str(reason) not in _OPERATIONS_THAT_REPEAT and self._is_chief:
                 _LOGGER.warning(
                     "the input pipeline draws random numbers that a snapshot cannot hold (%s). After a restart each "
-                    "row is trained on exactly once all the same, but random augmentation in a parallel map is not "
-                    "repeated. tf.random.stateless_* with a seed from the data (e.g. enumerate()) is.",
+                    "row is trained on exactly once all the same, but random augmentation in a parallel map, and of "
+                    "Keras's layers in any map, is not repeated. tf.random.stateless_* with a seed from the data (e.g. "
+                    "enumerate()) is.",
                     reason,
                 )
             return None
