@@ -24,6 +24,7 @@ from paceline.fit.snapshots.past import Past
 from paceline.fit.snapshots.pulse import Pulse
 from paceline.fit.snapshots.recorder import Recorder
 from paceline.fit.snapshots.restored import read
+from paceline.fit.snapshots.unheld_draws import warn_of_unheld_draws
 from paceline.fit.snapshots.validation import Validation
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.resilience.keeper import ENDS_FIT, Keeper
@@ -268,10 +269,14 @@ def telling_of_traces(keras_make_function: Function) -> Function:
     def _make_function(self: Any, step_function: Function) -> Any:
         @functools.wraps(step_function)
         def step(data: Any) -> Any:
-            pulse = _process.recorder.pulse if isinstance(_process.recorder, Recorder) else _process.pulse
+            recorder = _process.recorder if isinstance(_process.recorder, Recorder) else None
+            pulse = _process.pulse if recorder is None else recorder.pulse
             if pulse is not None and not tf.executing_eagerly():
                 pulse.tracing()
-            return step_function(data)
+            result = step_function(data)
+            if recorder is not None and not tf.executing_eagerly():
+                warn_of_unheld_draws(tf.compat.v1.get_default_graph(), is_chief=current_world().rank == 0)
+            return result
 
         return keras_make_function(self, step)
 

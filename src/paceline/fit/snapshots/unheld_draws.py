@@ -1,0 +1,33 @@
+"""Random operations of TensorFlow's own in a step: each numbers its draws where nobody can read it, or set it."""
+
+import logging
+import re
+from typing import Any
+
+_LOGGER = logging.getLogger("paceline")
+
+_DRAWS = re.compile(
+    r"Random(Uniform|UniformInt|StandardNormal|Gamma|Poisson|PoissonV2|Shuffle)$|TruncatedNormal|Multinomial"
+)
+"""Types of operations. A `tf.random.Generator` has others, and a variable for its state; Keras's have none."""
+
+
+def unheld_draws(graph: Any) -> list[str]:
+    """The types of such operations in the graph of a step."""
+    return sorted({operation.type for operation in graph.get_operations() if _DRAWS.match(operation.type)})
+
+
+_said: set[str] = set()
+
+
+def warn_of_unheld_draws(graph: Any, *, is_chief: bool) -> None:
+    """Says so, once, if a run that goes on from a snapshot will draw other numbers in this step."""
+    types = [name for name in unheld_draws(graph) if name not in _said]
+    _said.update(types)
+    if types and is_chief:
+        _LOGGER.warning(
+            "the step draws random numbers of TensorFlow's own (%s), which a snapshot cannot hold: after a restart "
+            "they begin anew, and what is trained is no longer bit by bit what it would have been. keras.random with a "
+            "keras.random.SeedGenerator that the model holds, and a tf.random.Generator, go on where they were.",
+            ", ".join(types),
+        )
