@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from paceline.rendezvous import agent_messages
 from paceline.rendezvous.agent_messages import Message, decode, encode
 
+st.register_type_strategy(float, st.floats(allow_nan=False))  # which is not equal to itself
 TYPES = get_args(Message)
 MESSAGES = st.one_of([st.from_type(type_) for type_ in TYPES])
 values = st.recursive(
