@@ -64,13 +64,14 @@ def check(variables: Sequence[Any], described: Sequence[Any], what: str) -> None
         if list(variable.shape) != list(shape):
             raise ConfigurationError(
                 f"{what} {path} has the shape {tuple(shape)} in the snapshot and {tuple(variable.shape)} in the script "
-                f"({getattr(variable, 'path', variable.name)}): it is another model. Give it a snapshot directory of "
-                "its own (--snapshot-dir), or the script that the snapshot was taken of."
+                f"({getattr(variable, 'path', variable.name)}): it is another model, or optimizer. Give it a "
+                "snapshot directory of its own (--snapshot-dir), or the script that the snapshot was taken of."
             )
     if len(variables) != len(described):
         raise ConfigurationError(
-            f"the snapshot has {len(described)} {what}s and the script {len(variables)}: it is another model. Give it "
-            "a snapshot directory of its own (--snapshot-dir), or the script that the snapshot was taken of."
+            f"the snapshot has {len(described)} {what}s and the script {len(variables)}: it is another model, or "
+            "optimizer. Give it a snapshot directory of its own (--snapshot-dir), or the script that the snapshot was "
+            "taken of."
         )
 
 

@@ -181,7 +181,7 @@ class DataCursor:
             is_read = any(self._batches[-1:])  # in an earlier epoch; Keras may go on with it, or make another
             self._begin = Begin(self._begin.generators, now.source) if is_read else now
         else:
-            self._epochs._num_batches = target.num_batches
+            self._epochs._num_batches = self._num_batches_in(target)
             self._begin = self._begin_of_epoch = target.begin
             after = capture_generators()
             restore_generators(target.begin.generators.value)
@@ -200,6 +200,22 @@ class DataCursor:
                 continue
             self._pending_batches = end_step - begin_step + 1
             yield item
+
+    def _num_batches_in(self, target: Place) -> int | None:
+        """Those of an epoch: as the data say; where they do not, or may say so later, as they had been found to be."""
+        then = target.num_batches
+        now: int | None = self._epochs._num_batches
+        if then is None or now is None or then == now or self._is_python:
+            return then
+        if self._is_chief:
+            _LOGGER.warning(
+                "the data have %d batches, and had %d when the snapshot was taken (another batch size?): this epoch "
+                "goes on behind as many batches as had been read, and rows of it may come twice or never. The epochs "
+                "after it have each row once.",
+                now,
+                then,
+            )
+        return now
 
     def _end_replay(self, target: Place, generators: Any) -> None:
         """The data have been read up to `target`: `generators` are put back, but for those that the data draw from.
