@@ -4,7 +4,7 @@ import itertools
 import os
 import random
 import tempfile
-import time
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +23,7 @@ ROWS, BATCH = 100, 8
 STEPS = -(-ROWS // BATCH)
 MANY_FITS, STEPS_OF_MANY = 19, 5
 STEPS_UNTIL_PRUNED = STEPS + 5
+_DEADLINE_SECONDS = 60.0
 
 layers = keras.layers
 LOSS = keras.losses.SparseCategoricalCrossentropy
@@ -283,32 +284,75 @@ def generator() -> Any:
     return result_of(model_of(), batches(), steps_per_epoch=7, epochs=4)
 
 
+class ReadAhead:
+    """Says how far data are read: not ahead of the first steps, and ahead of the third before a snapshot is taken.
+
+    A run that goes on behind that step reads as much again, and no more until its own first step begins.
+
+        with read_ahead:  # around each draw, in TensorFlow's thread
+            ...
+
+    Args:
+        num_draws: As many as three batches take.
+    """
+
+    def __init__(self, num_draws: int) -> None:
+        self._num_draws = num_draws
+        self._num_drawn = 0
+        self._is_open = False
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._is_open or self._num_drawn < self._num_draws, _DEADLINE_SECONDS)
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._num_drawn += 1
+            self._changed.notify_all()
+
+    def callback(self) -> Any:
+        return keras.callbacks.LambdaCallback(on_train_batch_begin=self._begins, on_train_batch_end=self._ends)
+
+    def _begins(self, batch: int, logs: Any) -> None:
+        if batch == 3:
+            self._open()
+
+    def _ends(self, batch: int, logs: Any) -> None:
+        if batch == 2:
+            self._open()
+            with self._changed:
+                assert self._changed.wait_for(lambda: self._num_drawn > self._num_draws, _DEADLINE_SECONDS)
+
+    def _open(self) -> None:
+        with self._changed:
+            self._is_open = True
+            self._changed.notify_all()
+
+
 @job
 def generators_that_draw_from_shared_numbers() -> Any:
-    """They are read ahead, in another thread: so slow ones not yet where they are read again."""
-    seconds_for_a_batch = 0.03
+    """They are read ahead, in another thread."""
+    of_batches, of_rows = ReadAhead(3), ReadAhead(3 * BATCH)
 
     def batches() -> Iterator[Any]:
         features, labels = rows()
         while True:
-            time.sleep(seconds_for_a_batch)
-            chosen = np.random.permutation(ROWS)[:BATCH]
+            with of_batches:
+                chosen = np.random.permutation(ROWS)[:BATCH]
             yield features[chosen], labels[chosen]
 
     def one_by_one() -> Iterator[Any]:
         for _ in range(ROWS):
-            time.sleep(seconds_for_a_batch / BATCH)
-            row = random.randrange(ROWS)
+            with of_rows:
+                row = random.randrange(ROWS)
             yield tuple(column[row] for column in rows())
 
-    waits_before_a_snapshot = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: time.sleep(5 * seconds_for_a_batch * (batch == 2))
-    )
     spec = tf.TensorSpec((6,), tf.float32), tf.TensorSpec((), tf.int32)
+    data = tf.data.Dataset.from_generator(one_by_one, output_signature=spec).batch(BATCH).prefetch(4)
     first, second = model_of(), model_of()
-    options = {"callbacks": [waits_before_a_snapshot], "epochs": 2}
-    fit(first, batches(), steps_per_epoch=6, **options)
-    fit(second, tf.data.Dataset.from_generator(one_by_one, output_signature=spec).batch(BATCH).prefetch(4), **options)
+    fit(first, batches(), steps_per_epoch=6, epochs=2, callbacks=[of_batches.callback()])
+    fit(second, data, epochs=2, callbacks=[of_rows.callback()])
     return told(first, second)
 
 
