@@ -15,57 +15,68 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from paceline import callbacks as callbacks
+    from paceline import events as events
     from paceline.fit.chief_only import chief_only as chief_only
+    from paceline.fit.evaluation.sidecar_evaluator import SidecarEvaluator as SidecarEvaluator
     from paceline.fit.files.once import once as once
     from paceline.fit.files.once import once_per_host as once_per_host
     from paceline.fit.snapshots.training_state import TrainingState as TrainingState
     from paceline.fit.warmup import LearningRateWarmup as LearningRateWarmup
     from paceline.launching import launch as launch
-    from paceline.place import is_chief as is_chief
-    from paceline.place import local_rank as local_rank
-    from paceline.place import rank as rank
-    from paceline.place import world_size as world_size
-    from paceline.rates import scale_learning_rate as scale_learning_rate
+    from paceline.ranks import is_chief as is_chief
+    from paceline.ranks import local_rank as local_rank
+    from paceline.ranks import rank as rank
+    from paceline.ranks import scale_learning_rate as scale_learning_rate
+    from paceline.ranks import world_size as world_size
     from paceline.strategy.mirrored import MirroredStrategy as MirroredStrategy
+    from paceline.strategy.mirrored import OneDeviceStrategy as OneDeviceStrategy
     from paceline.strategy.multi_worker_mirrored import (
         MultiWorkerMirroredStrategy as MultiWorkerMirroredStrategy,
     )
-    from paceline.strategy.one_device import OneDeviceStrategy as OneDeviceStrategy
+    from paceline.strategy.parameter_server import ParameterServerStrategy as ParameterServerStrategy
+    from paceline.strategy.pipeline import PipelineStrategy as PipelineStrategy
 
 _HOMES = {
     "chief_only": "paceline.fit.chief_only",
     "launch": "paceline.launching",
-    "is_chief": "paceline.place",
-    "local_rank": "paceline.place",
+    "is_chief": "paceline.ranks",
+    "local_rank": "paceline.ranks",
     "once": "paceline.fit.files.once",
     "once_per_host": "paceline.fit.files.once",
-    "rank": "paceline.place",
-    "scale_learning_rate": "paceline.rates",
-    "world_size": "paceline.place",
+    "rank": "paceline.ranks",
+    "scale_learning_rate": "paceline.ranks",
+    "world_size": "paceline.ranks",
     "LearningRateWarmup": "paceline.fit.warmup",
     "MirroredStrategy": "paceline.strategy.mirrored",
     "MultiWorkerMirroredStrategy": "paceline.strategy.multi_worker_mirrored",
-    "OneDeviceStrategy": "paceline.strategy.one_device",
+    "OneDeviceStrategy": "paceline.strategy.mirrored",
+    "ParameterServerStrategy": "paceline.strategy.parameter_server",
+    "PipelineStrategy": "paceline.strategy.pipeline",
+    "SidecarEvaluator": "paceline.fit.evaluation.sidecar_evaluator",
     "TrainingState": "paceline.fit.snapshots.training_state",
 }
-_NEED_SEAM = ("paceline.strategy.", "paceline.fit.snapshots.training_state")
+_NEED_SEAM = ("paceline.strategy.", "paceline.fit.snapshots.training_state", "paceline.fit.evaluation.")
 
-__all__ = ["__version__", "callbacks", *sorted(_HOMES)]
+__all__ = ["__version__", "callbacks", "events", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "callbacks":
+    if name in ("callbacks", "events"):
         import importlib
 
-        return importlib.import_module("paceline.callbacks")
+        return importlib.import_module(f"paceline.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
     import importlib
 
     if home.startswith(_NEED_SEAM):
-        from paceline.fit.install import install_with_keras
+        import os
 
+        from paceline.fit.install import install_with_keras
+        from paceline.rendezvous.attaching import start_agent_early
+
+        start_agent_early(os.environ)
         install_with_keras()
         # First TensorFlow: a worker's import hook on it imports the strategies, too, and must not find them half made.
         importlib.import_module("tensorflow")

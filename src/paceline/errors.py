@@ -34,8 +34,10 @@ class ConfigurationError(ValueError):
     """A setting is wrong; the message names every fault, each with what was received, expected, and the fix."""
 
 
-class StartTimeoutError(RuntimeError):
-    """The group did not form in time; the message names each missing rank, its address and the reason."""
+class StartError(RuntimeError):
+    """The group did not form: the message names each missing rank, its address and the reason; or this rank's agent has
+    ended.
+    """
 
 
 class DesynchronizedError(RuntimeError):
@@ -46,6 +48,6 @@ def exit_code_of(error: BaseException) -> int:
     """The process exit code for an uncaught `error`."""
     if isinstance(error, ConfigurationError):
         return EXIT_CONFIGURATION
-    if isinstance(error, StartTimeoutError):
+    if isinstance(error, StartError):
         return EXIT_UNAVAILABLE
     return EXIT_FAILED

@@ -6,10 +6,19 @@ guard ✝, too ──► each worker appoints a new one, which does what the fir
 A thread listens, because the main thread may sit in TensorFlow, where neither a signal's handler nor an exception
 is heard. A guard and not just an exit: it ends also what the script has started, ranks that are stopped, and what the
 job keeps in files and shared memory.
+
+A standby is a worker that has imported everything and waits at this line to be needed: a restart takes seconds less.
+
+    agent ── PACELINE_STANDBY_WORKER=1 ──► import Keras ──► wait ── one line: the variables of a worker ──► run
+
+It opens no device and draws no random number meanwhile. What a script sets in ``os.environ`` before its own import of
+TensorFlow comes too late in a standby: such settings belong on the command line (``--env``).
 """
 
 import contextlib
+import importlib
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -20,8 +29,18 @@ from paceline.cluster import environment
 from paceline.comm.world import World
 from paceline.leaving import vanish
 from paceline.rendezvous.guard_words import Appointed, GenerationBegins, WorkerStarted
-from paceline.wire.frames import line
+from paceline.wire.codec import Decoder, GarbledError
+from paceline.wire.frames import line, receive_line
 
+_STANDBY_MODULES = (
+    "numpy",
+    "tensorflow",
+    "keras",
+    "mpi4py",
+    "paceline.strategy.multi_worker_mirrored",
+    "paceline.fit.install",
+)
+_MAX_ORDER_BYTES = 1 << 22
 _GUARD = "paceline.launcher.workers.guard"
 _GUARD_SECONDS = 10.0
 
@@ -44,7 +63,7 @@ def listen_to_agent(world: World, variables: Mapping[str, str]) -> None:
     own = {name: value for name, value in variables.items() if name not in (environment.AGENT_ID, environment.JOB_ID)}
 
     def listen() -> None:
-        if world.answer_watcher():
+        if world.answer_agent():
             _appoint_guard(appointment, own)
 
     threading.Thread(target=listen, name="paceline listens to its agent", daemon=True).start()
@@ -63,3 +82,26 @@ def _appoint_guard(appointment: bytes, variables: Mapping[str, str]) -> None:
         guard.communicate(appointment)
         time.sleep(_GUARD_SECONDS)  # it ends this process meanwhile, having seen what descends from it
     vanish(1)
+
+
+def wait_if_standby() -> None:
+    """Returns at once in a usual worker; in a standby when it is called to be one, with the variables of that worker.
+
+    Raises:
+        SystemExit: it was not needed: its agent is gone, or the job is over.
+    """
+    if os.environ.pop(environment.STANDBY_WORKER, None) != "1":
+        return
+    # A duplicate: the worker's own line begins with the same descriptor.
+    line = socket.socket(fileno=os.dup(int(os.environ[environment.AGENT_FD])))
+    with line:
+        for name in _STANDBY_MODULES:
+            importlib.import_module(name)
+        try:
+            variables = Decoder[dict[str, str]](dict[str, str])(receive_line(line, None, _MAX_ORDER_BYTES))
+        except (OSError, GarbledError):
+            raise SystemExit(0) from None
+    descriptors = {name: os.environ[name] for name in (environment.AGENT_FD, environment.PMI_FD)}
+    os.environ.clear()
+    os.environ.update(variables)
+    os.environ.update(descriptors)

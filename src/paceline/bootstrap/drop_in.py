@@ -8,7 +8,8 @@ stay where they are defined.
 from collections.abc import Mapping
 from types import ModuleType
 
-from paceline.cluster import environment
+from paceline.cluster.job_options import JobOptions
+from paceline.cluster.options import read_variables
 from paceline.fit.install import install_with_keras
 from paceline.importing import after_import
 
@@ -20,9 +21,9 @@ _MODULES = (
 
 
 def serve_distribute_names(variables: Mapping[str, str]) -> None:
-    """Arranges for the drop-in classes and the seam with Keras; PACELINE_DROP_IN=0 leaves `tf.distribute` alone."""
+    """Arranges for the drop-in classes and the seam with Keras; ``--no-drop-in`` leaves `tf.distribute` alone."""
     install_with_keras()
-    if variables.get(environment.DROP_IN) != "1":
+    if not read_variables(JobOptions, variables, "drop_in").drop_in:
         return
     # After TensorFlow as a whole: Paceline's classes are built on it.
     after_import("tensorflow", _serve)
@@ -31,14 +32,18 @@ def serve_distribute_names(variables: Mapping[str, str]) -> None:
 def _serve(tensorflow: ModuleType) -> None:
     import sys
 
-    from paceline.strategy import mirrored, multi_worker_mirrored, one_device
+    from paceline.strategy import mirrored, multi_worker_mirrored, parameter_server
 
     classes = {
-        "OneDeviceStrategy": one_device.OneDeviceStrategy,
+        "OneDeviceStrategy": mirrored.OneDeviceStrategy,
         "MirroredStrategy": mirrored.MirroredStrategy,
         "MultiWorkerMirroredStrategy": multi_worker_mirrored.MultiWorkerMirroredStrategy,
+        "ParameterServerStrategy": parameter_server.ParameterServerStrategy,
     }
-    experimental = {"MultiWorkerMirroredStrategy": multi_worker_mirrored.ExperimentalMultiWorkerMirroredStrategy}
+    experimental = {
+        "MultiWorkerMirroredStrategy": multi_worker_mirrored.ExperimentalMultiWorkerMirroredStrategy,
+        "ParameterServerStrategy": parameter_server.ParameterServerStrategy,
+    }
     del tensorflow
     for name in _MODULES:
         for module_name, served in ((name, classes), (f"{name}.experimental", experimental)):

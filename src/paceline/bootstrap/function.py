@@ -12,7 +12,7 @@ from pathlib import Path
 import cloudpickle
 
 from paceline.launching import FAILURE, FUNCTION_FILE, RESULT
-from paceline.place import rank
+from paceline.ranks import rank
 
 
 def call(directory: Path) -> None:

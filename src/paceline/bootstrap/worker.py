@@ -14,29 +14,39 @@ import os
 import runpy
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from paceline.bootstrap.agent_line import listen_to_agent
+from paceline.bootstrap.agent_line import listen_to_agent, wait_if_standby
 from paceline.bootstrap.drop_in import serve_distribute_names
-from paceline.bootstrap.standby import wait_if_standby
 from paceline.cluster import environment
 from paceline.cluster.communication import Communication, communication
+from paceline.cluster.evaluator_task import is_evaluator
+from paceline.cluster.launched import launched_identity
 from paceline.comm.world import World, current_world
 from paceline.data.seeds import agree_seeds, draw_at_first_import_of_keras
 from paceline.errors import EXIT_INTERRUPTED
 from paceline.importing import after_import, around_import
 from paceline.leaving import flush_output, leave_script, run_exit_handlers
-from paceline.observe.advice import advise, no_keyboard
-from paceline.observe.failure import describe
-from paceline.observe.rank_logging import log_with_rank
-from paceline.observe.stacks import write_stacks_of_crash, write_stacks_when_asked
-from paceline.resilience.signals import end_preemption
+from paceline.observe.failure import (
+    advise,
+    describe,
+    log_with_rank,
+    no_keyboard,
+    write_stacks_of_crash,
+    write_stacks_when_asked,
+)
+from paceline.resilience.job_end import watch_for_job_end
+from paceline.resilience.schedule import end_preemption
 
 _LARGE = ("tensorflow", "keras")
 """Packages with so many objects that importing them is worth a pause of the garbage collector."""
+
+_LOSS_SECONDS = 20.0
+"""How long the launcher has to see that another process is lost. A host that is silent counts as lost after 10 s."""
 
 
 def run_worker(arguments: Sequence[str]) -> NoReturn:
@@ -45,14 +55,18 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
     Args:
         arguments: ``[script, *args]`` or ``["-m", module, *args]``.
     """
-    bind_to_cores(os.environ)
     spare_imports()
     wait_if_standby()
+    bind_to_cores(os.environ)
     world = current_world()
     listen_to_agent(world, os.environ)
     log_with_rank(world.rank, world.size)
     write_stacks_of_crash()
     write_stacks_when_asked()
+    if _serves(os.environ):
+        serve_launched(world)
+    if is_evaluator(os.environ):
+        watch_for_job_end()
     refuse_keyboard(world.size)
     agree_seeds(world.identity.seed)
     after_import("tensorflow", lambda _: _seed_tensorflow(world.identity.seed))
@@ -69,6 +83,22 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
     if os.getpid() != pid:
         _leave_child(None)
     _leave(world)
+
+
+def _serves(variables: Mapping[str, str]) -> bool:
+    identity = launched_identity(variables)
+    return identity is not None and identity.serves
+
+
+def serve_launched(world: World) -> NoReturn:
+    """Serves with TensorFlow's runtime in place of running the script, until the launcher ends this process."""
+    try:
+        from paceline.strategy.serving import serve  # no rank needs it
+
+        assert world.place is not None
+        serve(*world.place)
+    except BaseException as error:
+        _leave_failed(world, error)
 
 
 def _seed_tensorflow(seed: int) -> None:
@@ -119,6 +149,8 @@ def _leave_failed(world: World, error: BaseException) -> NoReturn:
     advise(error, world.size)
     report = describe(error, world.fatal)
     flush_output()
+    if world.fails_with_another(error):  # the launcher names that one as the cause, and ends this process
+        time.sleep(_LOSS_SECONDS)
     world.fail(report)
     with contextlib.suppress(BaseException):  # the script's last words; the agent ends one that does not come to an end
         run_exit_handlers()

@@ -3,12 +3,14 @@
     fit ──► restore ──► [step ─ step ─ snapshot written ─ step …] ─ validation ─ … ─ last step ──► end
      │restart      │start    │step        │snapshot                  │validation        │end
 
-Generation 1 has no restart phase. `grammar.py` parses the text of ``--chaos``; ``resilience/chaos.py`` injects faults.
+Generation 1 has no restart phase. `fault_text.py` parses ``--chaos``; ``resilience/fault_injection.py`` injects.
 """
 
 import random
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from paceline.cluster.spec import WORKER, Task
 
 
 class Action(StrEnum):
@@ -78,6 +80,8 @@ class Fault:
         action: What happens.
         phase: Where.
         rank: To whom; None: to any, which `Plan.faults_of` draws.
+        server: To this worker or parameter server outside of the world in place of a rank; `rank`, the chief's, counts
+            the steps, and the launcher injects the fault.
         step: Steps of the whole job, as snapshots count them. In phase `STEP` exactly this one, in the others the first
             occasion from it on; None: the first occasion.
         generation: In which one.
@@ -87,6 +91,7 @@ class Fault:
     action: Action
     phase: Phase
     rank: int | None = 0
+    server: Task | None = None
     step: int | None = None
     generation: int = 1
     counts_new_steps: bool = False
@@ -95,7 +100,8 @@ class Fault:
     def ends_generation(self) -> bool:
         """Whether the fault ends the generation."""
         survives_it = self.action is Action.EXCEPTION and self.phase is Phase.SNAPSHOT
-        return self.action is not Action.DISK_FULL and not survives_it
+        replaces_it = self.server is not None and self.server.type == WORKER
+        return self.action is not Action.DISK_FULL and not survives_it and not replaces_it
 
     def is_due(self, moment: Moment, began_at: int) -> bool:
         """Whether it is injected now, in a generation that began after the step `began_at`."""
@@ -112,6 +118,8 @@ class Fault:
 
     def __str__(self) -> str:
         conditions = [f"rank={'any' if self.rank is None else self.rank}"]
+        if self.server is not None:
+            conditions = [f"{self.server.type}={self.server.index}"]
         if self.step is not None:
             conditions.append(f"step={self.step}")
         if self.phase is not Phase.STEP:

@@ -1,6 +1,5 @@
 """The `paceline` command: its verbs, and what every verb has in common. Loads no TensorFlow."""
 
-import platform
 from typing import Annotated, Any
 
 import typer
@@ -63,9 +62,13 @@ class _Verbs(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def _load_others(self) -> None:
+        from paceline.cli.plan_verb import plan
         from paceline.cli.snapshot import snapshot
 
         if "snapshot" not in self.commands:
+            verbs = typer.Typer(add_completion=False, rich_markup_mode=None)
+            verbs.command("plan")(plan)
+            self.add_command(typer.main.get_command(verbs), "plan")
             self.add_command(_RENDER, "render")
             self.add_command(typer.main.get_command(snapshot), "snapshot")
 
@@ -78,6 +81,8 @@ def _print_version() -> None:
 
 def _version() -> None:
     """Show the versions of Paceline, Python, TensorFlow, Keras and MPI, for a bug report."""
+    import platform  # slow, and for this alone
+
     from paceline.wire.versions import installed_versions
 
     _print_version()

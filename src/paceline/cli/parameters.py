@@ -1,13 +1,15 @@
-"""From the rows of tables of options to the parameters of a verb, and to help in groups."""
+"""What verbs have in common: parameters from the rows of tables of options, help in groups, and two ways to end."""
 
 import inspect
+import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
 
 from paceline.cluster.options import OPTIONS, Option
+from paceline.errors import EXIT_UNAVAILABLE, EXIT_USAGE
 
 _ARGUMENTS = "Arguments"
 
@@ -28,7 +30,7 @@ def takes_options(verb: Callable[..., None], *options: Option) -> Callable[..., 
 
 def _parameter(option: Option) -> inspect.Parameter:
     choices = option.choices
-    spelling = option.flag if option.default is not True else f"{option.flag}/--no-{option.name}"
+    spelling = f"{option.flag}/{option.negation}" if option.kind is bool else option.flag
     information = typer.Option(
         spelling,
         *option.spellings,
@@ -69,9 +71,30 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
+                spellings, text = record
+                if "Default: --" not in text:  # of a flag that is off, only what turns it on
+                    spellings = spellings.partition(" / ")[0]
+                record = spellings, text
                 usual = _ARGUMENTS if parameter.param_type_name == "argument" else OPTIONS
                 groups.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
         for heading, records in groups.items():
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+
+
+def refuse(message: str) -> NoReturn:
+    """Ends a command line that is not understood."""
+    typer.echo(f"paceline: {message}", err=True)
+    raise typer.Exit(EXIT_USAGE)
+
+
+def require_linux() -> None:
+    """Ends the command elsewhere, in one sentence: what follows would fail in the middle."""
+    if sys.platform != "linux":
+        typer.echo(
+            f"paceline: Paceline runs on Linux, and this is {sys.platform}. Use a Linux machine, a container, or WSL 2 "
+            "on Windows; `paceline render` writes files for Linux clusters from here, too. [not-linux]",
+            err=True,
+        )
+        raise typer.Exit(EXIT_UNAVAILABLE)

@@ -10,20 +10,19 @@ from typing import Annotated, TypeVar
 import typer
 
 from paceline.cli.config_file import config_file
-from paceline.cli.ending import refuse
-from paceline.cli.parameters import GroupedCommand, takes_options
+from paceline.cli.parameters import GroupedCommand, refuse, takes_options
 from paceline.cli.program import named_program
 from paceline.cli.run import Arguments, Script
-from paceline.cluster.faults import refuse_any
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.option_sources import CommandLine, Source, Variables, gathered, users_variables
-from paceline.cluster.options import rows
+from paceline.cluster.options import OptionTable, rows
+from paceline.cluster.value_checks import refuse_any
 from paceline.render.gcloud import GcloudTarget, gcloud_commands
 from paceline.render.kubernetes import KubernetesTarget, kubernetes_manifest
 from paceline.render.slurm import SlurmTarget, sbatch_script
 from paceline.render.training_run import TrainingRun, read_variables, rendered_options
 
-Target = TypeVar("Target")
+Target = TypeVar("Target", bound=OptionTable)
 
 Output = Annotated[
     Path | None,
@@ -122,7 +121,11 @@ def _described(
     variables = users_variables(os.environ)
     file = config_file(given.get("config"), variables)
     own: list[Source] = [CommandLine(given), Variables(variables)]
-    values, faults = gathered(rendered_options(), [*own, file.source])
+    unused = sorted(set(file.options.values) - {option.name for option in rendered_options()})
+    if unused:
+        path, names = file.options.path, ", ".join(unused)
+        typer.echo(f"paceline: {path}: `paceline render` has no {names}; what it writes is without them", err=True)
+    values, faults = gathered(rendered_options(), [*own, file.options])
     if script is None and file.script is not None:
         script, arguments = file.script, list(file.arguments)
     if script is None:
@@ -130,11 +133,11 @@ def _described(
     program = named_program(script, arguments, values.get("module") is True)
     named = read_variables(values["env"] if isinstance(values.get("env"), tuple) else (), os.environ)
     run = TrainingRun(script=program.target, arguments=program.arguments, variables=named)
-    of_target, more = gathered(rows(table), [*own, file.table(name, rows(table))])
+    of_target, more = gathered(rows(table), [*own, file.of_target(name)])
     if faults or more:
         refuse_any("the command line", "[option]", (*faults, *run.faults(), *more))
-    options = JobOptions(**{**values, "module": program.is_module})
-    return replace(run, options=options), table(**of_target)
+    options = JobOptions(**{**values, "module": program.is_module}, given=frozenset(values))
+    return replace(run, options=options), table(**of_target, given=frozenset(of_target))
 
 
 def _write(path: Path, text: str) -> None:

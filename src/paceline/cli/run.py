@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.ending import refuse, require_linux
-from paceline.cli.parameters import takes_options
+from paceline.cli.parameters import refuse, require_linux, takes_options
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import rows
 from paceline.errors import EXIT_CONFIGURATION, EXIT_INTERRUPTED, EXIT_UNAVAILABLE, ConfigurationError
@@ -32,7 +31,8 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
 
     Every line of output begins with its worker's rank. A single worker reads standard input; with several workers,
     none does. The exit code is 0, or that of the first failure. Each option can also be set by a variable,
-    PACELINE_MAX_RESTARTS=3, or by a line in the file of --config, max-restarts = 3.
+    PACELINE_MAX_RESTARTS=3, or by a line in the file of --config, max-restarts = 3. Flags are turned off like this:
+    --no-verbose.
 
     \b
     Examples:
@@ -45,8 +45,7 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
       paceline run -n 4 --max-restarts 3 --snapshot-dir snapshots train.py
     """
     require_linux()
-    from paceline.cli.job import given_options, made_job
-    from paceline.cluster.communication import communication
+    from paceline.cli.job_settings import given_options, made_job
     from paceline.launcher.running import run
 
     try:
@@ -56,7 +55,6 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
                 f"SCRIPT: received {program.target!r}; expected a file that exists here (with -m, the name of a module)"
             )
         job = made_job(program, options, variables, say=lambda line: typer.echo(f"paceline: {line}", err=True))
-        communication(os.environ, num_gpus=0)  # each worker would find the same fault
         code = run(job)
     except ConfigurationError as fault:
         typer.echo(f"paceline: {fault}", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from paceline.cli.ending import require_linux
+from paceline.cli.parameters import require_linux
 from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_UNAVAILABLE, ConfigurationError
 
 if TYPE_CHECKING:
@@ -55,15 +55,15 @@ def list_(directory: Directory, as_json: Json = False) -> None:
 @snapshot.command("show", epilog="Examples: paceline snapshot show DIR; paceline snapshot show DIR 1300")
 def show(directory: Directory, step: Step = NEWEST, as_json: Json = False) -> None:
     """Show one snapshot: its manifest, and the tensors of each rank with type, shape and variable."""
-    from paceline.store.damage import DamagedSnapshotError
+    from paceline.store.folder import DamagedSnapshotError
     from paceline.wire.codec import encode
 
     store = _store(directory)
     info = _chosen(store, step)
     reader = store.open(info)
     try:
-        headers = {part.rank: reader.headers(part.rank) for part in info.parts}
-        paths = {part.rank: reader.paths(part.rank) for part in info.parts}
+        headers = {shard.rank: reader.headers(shard.rank) for shard in info.shards}
+        paths = {shard.rank: reader.paths(shard.rank) for shard in info.shards}
     except (DamagedSnapshotError, OSError) as error:
         _fail(f"{info.path}: {error} [snapshot-damaged]", EXIT_FAILED)
     if as_json:
@@ -74,8 +74,8 @@ def show(directory: Directory, step: Step = NEWEST, as_json: Json = False) -> No
             }
             for rank, of_rank in headers.items()
         }
-        parts = [{**json.loads(encode(part)), "tensors": tensors[part.rank]} for part in info.parts]
-        typer.echo(json.dumps({**_summary(info), "notes": info.notes, "parts": parts}, indent=2))
+        shards = [{**json.loads(encode(shard)), "tensors": tensors[shard.rank]} for shard in info.shards]
+        typer.echo(json.dumps({**_summary(info), "notes": info.notes, "shards": shards}, indent=2))
     else:
         from paceline.cli import snapshot_table  # rich, which help does not need
 
@@ -99,9 +99,8 @@ def verify(
         _fail(f"no snapshots in {directory} [snapshot-directory]", EXIT_FAILED)
     damaged = []
     for entry in entries:
-        faults: tuple[str, ...]
         if isinstance(entry, DamagedSnapshot):
-            faults = (str(entry.fault),)
+            faults: tuple[object, ...] = (entry.fault,)
         else:
             with snapshot_table.progress(entry) as told:
                 faults = store.verify(entry, told)
@@ -114,7 +113,7 @@ def verify(
 
 
 def _policies(keep: str) -> str:
-    from paceline.cluster.grammar import RETENTION
+    from paceline.cluster.value_checks import RETENTION
 
     fault = RETENTION.fault("--keep", keep)
     if fault is not None:

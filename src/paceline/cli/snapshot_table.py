@@ -1,4 +1,4 @@
-"""How snapshots look in a terminal, and in a pipe, where there are no borders, colours or cut lines.
+"""How snapshots look in a terminal and in a pipe.
 
 Epochs and calls of `fit` are counted from 1, as in the log of a job; the manifest counts from 0.
 """
@@ -8,24 +8,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 
-from rich import box
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import Progress
 from rich.table import Table
 
+from paceline.cli.tables import new_console, new_table
 from paceline.store.manifest import DamagedSnapshot, SnapshotInfo
-from paceline.store.tensor_header import TensorHeader
-
-_WIDE = 10_000
-"""Columns: what is piped into `grep` must not be wrapped."""
+from paceline.store.reading import TensorHeader
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def print_entries(entries: tuple[SnapshotInfo | DamagedSnapshot, ...], now_seconds: float) -> None:
     """A line for each snapshot."""
-    table = _table("step", "epoch", "fit", "workers", "age", "size", "state")
+    table = new_table("step", "epoch", "fit", "workers", "age", "size", "state")
     for entry in entries:
         if isinstance(entry, DamagedSnapshot):
             table.add_row(str(entry.step), "-", "-", "-", "-", "-", f"damaged: {entry.fault}")
@@ -39,7 +36,7 @@ def print_entries(entries: tuple[SnapshotInfo | DamagedSnapshot, ...], now_secon
                 decimal(entry.size_bytes),
                 "complete",
             )
-    _console().print(table)
+    new_console().print(table)
 
 
 def print_snapshot(
@@ -49,7 +46,7 @@ def print_snapshot(
     now_seconds: float,
 ) -> None:
     """Everything about one snapshot; `headers`, and Keras's `paths` of variables, by rank and name."""
-    console = _console()
+    console = new_console()
     about = Table(box=None, show_header=False, pad_edge=False)
     facts = {
         "path": info.path,
@@ -64,13 +61,13 @@ def print_snapshot(
     for name, value in facts.items():
         about.add_row(name, str(value))
     console.print(about)
-    for part in info.parts:
-        files = _table(f"file of rank {part.rank}", "size", "XXH128")
-        for file in part.files:
+    for shard in info.shards:
+        files = new_table(f"file of rank {shard.rank}", "size", "XXH128")
+        for file in shard.files:
             files.add_row(file.name, decimal(file.size_bytes), file.checksum)
-        tensors = _table(f"tensor of rank {part.rank}", "type", "shape", "elements", "variable")
-        for name, header in headers[part.rank].items():
-            path = paths[part.rank].get(name, "")
+        tensors = new_table(f"tensor of rank {shard.rank}", "type", "shape", "elements", "variable")
+        for name, header in headers[shard.rank].items():
+            path = paths[shard.rank].get(name, "")
             tensors.add_row(name, header.dtype, str(list(header.shape)), str(prod(header.shape)), path)
         for table in (files, tensors):
             console.print()
@@ -98,14 +95,3 @@ def age(seconds: float) -> str:
         if count or pieces:
             pieces.append(f"{count} {unit}")
     return " ".join(pieces[:2]) or "0 s"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=not sys.stdout.isatty())
-    return table
-
-
-def _console() -> Console:
-    return Console(markup=False, highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else _WIDE)

@@ -3,8 +3,8 @@
 import ipaddress
 import re
 
-from paceline.cluster.faults import Fault, shown
 from paceline.cluster.spec import Address
+from paceline.cluster.value_checks import Fault, shown
 
 MAX_PORT = 65535
 
@@ -84,3 +84,12 @@ def is_ipv6(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only processes of the same host can mean themselves by `host`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -3,8 +3,8 @@
 import enum
 from collections.abc import Mapping, Sequence
 
-from paceline.cluster import environment
-from paceline.cluster.faults import FaultList, shown
+from paceline.cluster.job_options import JobOptions
+from paceline.cluster.options import read_variables
 from paceline.errors import ConfigurationError
 
 _CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -39,17 +39,11 @@ def communication(variables: Mapping[str, str], num_gpus: int) -> Communication:
     Raises:
         ConfigurationError: the user names something else.
     """
-    text = variables.get(environment.COMMUNICATION, "").strip()
-    if not text:
-        has_its_own = num_gpus > 0 and variables.get(_CUDA_VISIBLE_DEVICES, "").strip() not in ("", "-1")
-        return Communication.NCCL if has_its_own else Communication.MPI
-    try:
-        return Communication(text.lower())
-    except ValueError:
-        faults = FaultList("the environment", "[communication]")
-        words = ", ".join(way.value for way in Communication)
-        faults.add(environment.COMMUNICATION, shown(text), f"one of {words}", "unset it to let Paceline choose")
-        raise faults.error() from None
+    chosen = read_variables(JobOptions, variables, "communication").communication
+    if chosen is not None:
+        return Communication(chosen)
+    has_its_own = num_gpus > 0 and variables.get(_CUDA_VISIBLE_DEVICES, "").strip() not in ("", "-1")
+    return Communication.NCCL if has_its_own else Communication.MPI
 
 
 def refuse_different(ways: Sequence[Communication]) -> None:
@@ -65,7 +59,7 @@ def refuse_different(ways: Sequence[Communication]) -> None:
     )
     raise ConfigurationError(
         f"the ranks exchange tensors in different ways: {shown}. A worker uses NCCL if it has a GPU to itself, else "
-        f"MPI: on some hosts workers share GPUs, or TensorFlow sees none, or {environment.COMMUNICATION} differs. Give "
-        f"every worker a GPU, or use MPI on all hosts: paceline run --env {environment.COMMUNICATION}=mpi ... "
+        "MPI: on some hosts workers share GPUs, or TensorFlow sees none, or a script has set PACELINE_COMMUNICATION. "
+        "Give every worker a GPU, or use MPI on all hosts: paceline run --communication mpi ... "
         "[communication]"
     )

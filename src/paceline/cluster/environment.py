@@ -1,11 +1,8 @@
 """The names of Paceline's environment variables, in one place; nobody else spells them.
 
-What begins with "Told to a worker" the launcher writes for each worker; users set the others. The text below each name
-is its entry in `docs/reference.md`.
+Those of options stand in their table (`job_options.py`). What begins with "Told to a worker" the launcher writes for
+each worker; users set the others. The text below each name is its entry in `docs/reference.md`.
 """
-
-from paceline.cluster.job_options import JobOptions
-from paceline.cluster.options import row
 
 TF_CONFIG = "TF_CONFIG"
 """The cluster and the task of this process, in TensorFlow's JSON format with ``cluster`` and ``task``."""
@@ -44,10 +41,6 @@ SEED = "PACELINE_SEED"
 CPUS = "PACELINE_CPUS"
 """Told to a worker: comma-separated numbers of the cores to which it binds itself; absent: no binding."""
 
-DROP_IN = "PACELINE_DROP_IN"
-"""Told to a worker: ``1``: the names of `tf.distribute` mean Paceline's classes, and a script without a strategy
-gets one; ``0``: not."""
-
 AGENT_FD = "PACELINE_AGENT_FD"
 """Told to a worker: inherited socket to the agent (JSON lines, see ``rendezvous/channel.py``)."""
 
@@ -59,25 +52,8 @@ FREE_SHARED_MEMORY = "PACELINE_FREE_SHARED_MEMORY"
 
 STANDBY_WORKER = "PACELINE_STANDBY_WORKER"
 """Told to a worker: ``1``: a standby: it imports TensorFlow and waits until it becomes a worker (see
-``bootstrap/standby.py``)."""
+``bootstrap/agent_line.py``)."""
 
 TOLD = "PACELINE_TOLD"
 """Told to a worker: those variables of options that its job has set, with their values, as JSON; a `paceline run` that
 the script starts does not read them."""
-
-SECRET_FILE = "PACELINE_SECRET_FILE"
-"""File with the job's shared secret. Without this file, a job that was started by hand uses a key made from
-`cluster` in TF_CONFIG."""
-
-COMMUNICATION = "PACELINE_COMMUNICATION"
-"""``mpi``, ``ring`` or ``nccl``: the library for collectives (gradients, metrics). Absent: Paceline chooses."""
-
-STRICT = "PACELINE_STRICT"
-"""``1``: if callbacks decide differently on different ranks, the job stops and names the callback. Otherwise the
-decision of one rank takes effect on all."""
-
-# Variables of options, of which the table of options (`job_options.py`) says all else, by the names that messages need.
-ALLOW_MISMATCH, NNODES, NODE_RANK, RENDEZVOUS, REQUIRE_SECRET, START_TIMEOUT = (
-    row(JobOptions, attribute).variable
-    for attribute in ("allow_mismatch", "nnodes", "node_rank", "rendezvous", "require_secret", "start_timeout_seconds")
-)

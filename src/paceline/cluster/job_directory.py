@@ -1,7 +1,7 @@
-"""The directory for what the ranks of one job on one host tell each other through files.
+"""What the ranks of one job on one host share besides memory: a directory for files, and the room in `/dev/shm`.
 
-The first rank that needs it makes it; whoever watches the job (the agent, its guard, or the watchdogs of a job that was
-started by hand) removes it at the end, however the workers ended.
+The first rank that needs the directory makes it; an agent of the job or its guard (by hand, the agent beside a worker)
+removes it at the end, however the workers ended.
 """
 
 import contextlib
@@ -56,3 +56,15 @@ def make_private(directory: Path) -> None:
 def remove_job_directory(job_id: str) -> None:
     """Removes `job_directory` with all that is in it; one that was never made is no error."""
     shutil.rmtree(job_directory(job_id), ignore_errors=True)
+
+
+DIRECTORY = Path("/dev/shm")
+
+
+def free_bytes() -> int:
+    """Bytes that can still be written to `/dev/shm`, of which containers often have 64 MB; 0 where there is none."""
+    try:
+        status = os.statvfs(DIRECTORY)
+    except OSError:
+        return 0
+    return status.f_bavail * status.f_frsize

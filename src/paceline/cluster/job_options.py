@@ -5,15 +5,17 @@ flag, variable, key of a file, help, reference page, `paceline render`, and what
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from paceline.cluster.grammar import RETENTION, Grammar, Range
-from paceline.cluster.options import Use, faults_of, option
+from paceline.cluster.options import OptionTable, Use, option, row
+from paceline.cluster.value_checks import RETENTION, Grammar, Range
 
-HOSTS = "Several hosts"
-FAILURES = "Failures and snapshots"
-OTHERS = "For users of torchrun, horovodrun, mpirun, accelerate"
+_HOSTS = "Several hosts"
+_of_hosts = partial(option, group=_HOSTS)
+_of_failures = partial(option, group="Failures and snapshots")
+_of_others = partial(option, group="For users of torchrun, horovodrun, mpirun, accelerate", rendered=False)
 
 MAX_SEED = 2**32 - 1
 """The largest that NumPy's generators take."""
@@ -25,14 +27,11 @@ _OTHER_PLACES = ("nnodes", "node_rank", "rendezvous", "master_addr", "master_por
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
+class JobOptions(OptionTable):
     """What the user decides about a job.
 
-    >>> JobOptions(max_restarts=3).seed is None
-    True
-
-    Raises:
-        ValueError: a value is out of range; the message has all of them.
+    >>> JobOptions(max_restarts=3).to_variables()
+    {'PACELINE_MAX_RESTARTS': '3'}
     """
 
     workers: str | None = option(
@@ -44,11 +43,20 @@ class JobOptions:
         check=Grammar("0*[1-9][0-9]*|auto|gpu|cpu", "a number from 1 on, auto, gpu or cpu", "2"),
         excludes=("num_processes",),
     )
+    ps: int | None = option(
+        None,
+        "How many parameter servers, on all hosts together, for a script with a ParameterServerStrategy. Starts a "
+        "chief, which runs the script, the workers, which compute its steps, and these servers, which hold the "
+        "variables. Default: none.",
+        metavar="N",
+        check=_FROM_1,
+        use=Use.HOSTS,
+    )
     module: bool = option(False, "Take SCRIPT as the name of a module, as python -m does.", spellings=("-m",))
     config: Path | None = option(
         None,
         "A TOML file with options, such as max-restarts = 3, and optionally the script and its arguments. The command "
-        "line and variables override the file; PACELINE_VERBOSE=0 turns off a flag that the file sets.",
+        "line and variables override the file; --no-verbose turns off a flag that the file sets.",
         metavar="FILE",
     )
     env: tuple[str, ...] = option(
@@ -65,15 +73,19 @@ class JobOptions:
         check=Range(f"an integer from 0 to {MAX_SEED}", "7", lowest=0, highest=MAX_SEED),
     )
     bind: Literal["cores", "none"] = option(
-        "cores",
-        "cores: each worker gets its own cores and thread counts; none: the system decides.",
-        use=Use.HOSTS,
+        "cores", "cores: each worker gets its own cores and thread counts; none: the system decides.", use=Use.HOSTS
     )
     log_dir: Path | None = option(
         None,
         "Also write the output of each worker to files in this folder, with a subfolder for each job and restart: "
         "latest/job_0.log, latest/job_1.log, ... Default: no files.",
         metavar="FOLDER",
+    )
+    events: Path | None = option(
+        None,
+        "Append what happens in the job to this file, one JSON object on each line: hosts, restarts, steps, epochs "
+        "with their metrics, snapshots, and more (docs/events.md). Default: no file.",
+        metavar="FILE",
     )
     start_timeout_seconds: float | None = option(
         None,
@@ -82,25 +94,35 @@ class JobOptions:
         "hand 300.",
         metavar="SECONDS",
         check=_SECONDS,
+        use=Use.RANKS,
     )
-    no_drop_in: bool = option(
+    drop_in: bool = option(
+        True,
+        "Replace the strategies of tf.distribute, and give one to a script that names none. With --no-drop-in the "
+        "script creates Paceline's strategies itself.",
+        use=Use.WORKERS,
+    )
+    communication: Literal["mpi", "ring", "nccl"] | None = option(
+        None,
+        "The library for collectives. Default: nccl where each worker has a GPU of its own, else mpi.",
+        use=Use.WORKERS,
+    )
+    strict: bool = option(
         False,
-        "Do not replace the strategies of tf.distribute; the script creates Paceline's strategies itself.",
-        use=Use.HOSTS,
+        "If callbacks decide differently on different ranks, stop the job and name the callback. Otherwise the "
+        "decision of one rank takes effect on all.",
+        use=Use.WORKERS,
     )
     allow_independent: bool = option(
-        False,
-        "Allow each worker to train a separate model, without a warning.",
-        use=Use.WORKERS,
+        False, "Allow each worker to train a separate model, without a warning.", use=Use.WORKERS
     )
     verbose: bool = option(False, "Print the seed, and the cores, GPUs and addresses of the workers.")
 
-    hosts: str | None = option(
+    hosts: str | None = _of_hosts(
         None,
         "Hosts, each with its number of workers, started over ssh. With --workers N (the total), hosts that are not "
         "needed are spares.",
         metavar="A:2,B:2",
-        group=HOSTS,
         spellings=("-H",),
         rendered=False,
         excludes=("hostfile", *_OTHER_PLACES),
@@ -108,193 +130,170 @@ class JobOptions:
     hostfile: Path | None = option(
         None,
         "Read the hosts from a file with one host on each line: 'host slots=2' or 'host:2'.",
+        group=_HOSTS,
         metavar="FILE",
-        group=HOSTS,
         rendered=False,
         excludes=_OTHER_PLACES,
     )
-    ssh_port: int | None = option(
-        None,
-        "The port of the hosts' ssh servers.",
-        metavar="PORT",
-        check=_PORT,
-        group=HOSTS,
-        spellings=("-p",),
-        rendered=False,
+    ssh_port: int | None = _of_hosts(
+        None, "The port of the hosts' ssh servers.", metavar="PORT", check=_PORT, spellings=("-p",), rendered=False
     )
-    ssh_identity_file: str | None = option(
-        None, "Private key for ssh.", metavar="FILE", group=HOSTS, spellings=("-i",), rendered=False
+    ssh_identity_file: str | None = _of_hosts(
+        None, "Private key for ssh.", metavar="FILE", spellings=("-i",), rendered=False
     )
-    ssh_command: str = option(
-        "ssh",
-        "The ssh client with its options, e.g. 'ssh -F my_config'.",
-        metavar="COMMAND",
-        group=HOSTS,
-        rendered=False,
+    ssh_command: str = _of_hosts(
+        "ssh", "The ssh client with options, e.g. 'ssh -F my_config'.", metavar="COMMAND", rendered=False
     )
-    remote_python: str | None = option(
+    remote_python: str | None = _of_hosts(
         None,
         "The Python interpreter on the other hosts. Default: the same path as on this host.",
         metavar="PATH",
-        group=HOSTS,
         rendered=False,
     )
-    nnodes: int | None = option(
+    nnodes: int | None = _of_hosts(
         None,
         "How many hosts run this same command; --workers is then the number of workers on each host. Not needed in a "
         "Slurm step and in a Kubernetes Indexed Job.",
         metavar="N",
-        group=HOSTS,
         spellings=("--num-machines",),
         check=_FROM_1,
     )
-    node_rank: int | None = option(
-        None,
-        "The number of this host, from 0.",
-        metavar="K",
-        group=HOSTS,
-        spellings=("--machine-rank",),
-        rendered=False,
+    node_rank: int | None = _of_hosts(
+        None, "The number of this host, from 0.", metavar="K", spellings=("--machine-rank",), rendered=False
     )
-    rendezvous: str | None = option(
+    rendezvous: str | None = _of_hosts(
         None,
         "The address at which node 0 listens for the other hosts.",
         metavar="HOST:PORT",
-        group=HOSTS,
         spellings=("--rdzv-endpoint",),
         rendered=False,
         excludes=("master_addr", "master_port"),
     )
-    network_interface: str | None = option(
+    network_interface: str | None = _of_hosts(
         None,
         "The network interface for the data between hosts. Several names: each host uses the first one that it has. "
         "Default: Paceline tests which interfaces connect.",
         metavar="NAME[,NAME]",
-        group=HOSTS,
         spellings=("--network-interfaces",),
         check=Grammar(r"[^\s/,]{1,15}(,[^\s/,]{1,15})*", "the name of a network interface", "eth0"),
         use=Use.HOSTS,
     )
-    require_secret: bool = option(False, "Refuse to run without a secret file (PACELINE_SECRET_FILE).", group=HOSTS)
-    allow_mismatch: bool = option(False, "Run although the hosts have different versions or scripts.", group=HOSTS)
+    secret_file: Path | None = option(
+        None,
+        "A file with the secret of the job, the same on every host, that only you can read. Without it, a job on "
+        "several hosts uses a key made from their addresses.",
+        group=_HOSTS,
+        metavar="FILE",
+        rendered=False,
+    )
+    require_secret: bool = _of_hosts(False, "Refuse to run on several hosts without --secret-file.")
+    allow_mismatch: bool = _of_hosts(False, "Run although the hosts have different versions or scripts.")
 
-    max_restarts: int = option(
+    max_restarts: int = _of_failures(
         0,
-        "How many times the job may restart all workers after a failure.",
+        "How many times the job may restart all workers after a failure. Beside parameter servers, also how many times "
+        "a worker may be started again alone.",
         metavar="N",
-        group=FAILURES,
         check=Range("a number from 0 on", "3", lowest=0),
     )
-    restart_window_seconds: float | None = option(
+    restart_window_seconds: float | None = _of_failures(
         None,
         "Count only the restarts of the last SECONDS against --max-restarts. Default: count all.",
         metavar="SECONDS",
-        group=FAILURES,
         check=_SECONDS,
     )
-    snapshot_dir: str | None = option(
+    snapshot_dir: str | None = _of_failures(
         None,
         "Take snapshots during `fit` into this folder, on a disk that all hosts share, and continue from the newest.",
         metavar="FOLDER",
-        group=FAILURES,
         check=Grammar("(?s).+", "a folder, or an object store's URL", "snapshots", 4096),
         use=Use.RANKS,
     )
-    snapshot_every: str | None = option(
+    snapshot_every: str | None = _of_failures(
         None,
         "How often a snapshot is taken: 100 (steps) or 30s (seconds). Default: 60s.",
         metavar="STEPS|SECONDSs",
-        group=FAILURES,
         check=Grammar(r"[1-9][0-9]*|(?=.*[1-9])[0-9]*[.]?[0-9]+s", "steps, or seconds with an s", "100 or 30s", 32),
         use=Use.RANKS,
         needs="snapshot_dir",
     )
-    snapshot_keep: str | None = option(
+    snapshot_keep: str | None = _of_failures(
         None,
         "Which snapshots are kept: 3 (the newest 3), every:1000 (one for every 1000 steps), best:3:val_loss (the best "
         "3 by a metric), or several, as in 2,best:3:val_loss. Default: 3.",
         metavar="N|POLICIES",
-        group=FAILURES,
         check=RETENTION,
         use=Use.RANKS,
         needs="snapshot_dir",
     )
-    hang_timeout_seconds: float | None = option(
+    evaluator: bool = _of_failures(
+        False, "In one more process, evaluate validation_data with each new snapshot.", needs="snapshot_dir"
+    )
+    hang_timeout_seconds: float | None = _of_failures(
         None,
         "Stop the job when a worker that has been training makes no step for SECONDS. A step that TensorFlow must "
         "trace first may take longer. Default: never.",
         metavar="SECONDS",
-        group=FAILURES,
         check=_SECONDS,
         use=Use.HOSTS,
     )
-    standby: bool = option(
+    standby: bool = _of_failures(
         False,
         "Keep spare processes with TensorFlow already imported, so that a restart is seconds faster. They need "
         "additional memory.",
-        group=FAILURES,
         use=Use.HOSTS,
     )
-    chaos: tuple[str, ...] = option(
+    chaos: tuple[str, ...] = _of_failures(
         (),
         "Inject faults, to test recovery: 'kill:rank=1,step=50'; also stop, term, exception, disk-full, "
-        "corrupt-snapshot, and phase=start|validation|snapshot|restart|end instead of step=. Separate several faults "
-        "by ';': one is injected in each generation. Or 'random:seed=7,every=40'.",
+        "corrupt-snapshot, and phase=start|validation|snapshot|restart|end instead of step=; with --ps also "
+        "kill:worker=1 and kill:ps=0. Separate several faults by ';': one is injected in each generation. Or "
+        "'random:seed=7,every=40'.",
         metavar="FAULTS",
-        group=FAILURES,
         use=Use.RANKS,
         rendered=False,
         separator=";",
     )
 
-    standalone: bool = option(
+    standalone: bool = _of_others(
         False,
         "torchrun: run on this host only. Slurm's, Kubernetes's and PACELINE_NNODES's settings for other hosts are "
         "ignored.",
-        group=OTHERS,
-        rendered=False,
         excludes=("nnodes", "node_rank", "rendezvous", "master_addr", "master_port"),
     )
-    master_addr: str | None = option(
+    master_addr: str | None = _of_others(
         None,
         "torchrun, accelerate: the host of --rendezvous. Not used on one host.",
         metavar="HOST",
-        group=OTHERS,
         spellings=("--main-process-ip",),
-        rendered=False,
     )
-    master_port: int | None = option(
+    master_port: int | None = _of_others(
         None,
         "torchrun, accelerate: the port of --rendezvous, by default 29500. Not used on one host.",
         metavar="PORT",
         check=_PORT,
-        group=OTHERS,
         spellings=("--main-process-port",),
-        rendered=False,
     )
-    num_processes: int | None = option(
-        None,
-        "accelerate: how many workers in total, on all of --nnodes together.",
-        metavar="N",
-        group=OTHERS,
-        check=_FROM_1,
-        rendered=False,
+    num_processes: int | None = _of_others(
+        None, "accelerate: how many workers in total, on all of --nnodes together.", metavar="N", check=_FROM_1
     )
-    rdzv_id: str | None = option(
-        None,
-        "torchrun: not used. The secret (PACELINE_SECRET_FILE) keeps jobs apart.",
-        metavar="ID",
-        group=OTHERS,
-        rendered=False,
+    rdzv_id: str | None = _of_others(
+        None, "torchrun: not used. The secret (--secret-file) keeps jobs apart.", metavar="ID"
     )
-    rdzv_backend: str | None = option(
+    rdzv_backend: str | None = _of_others(
         None,
         "torchrun: not used. Node 0 itself listens at --rendezvous; each host needs its --node-rank.",
         metavar="c10d|static",
-        group=OTHERS,
-        rendered=False,
     )
 
-    def __post_init__(self) -> None:
-        if faults := faults_of(self):
-            raise ValueError("\n".join(map(str, faults)) + " [option]")
+
+# Variables of options, by the names that messages need.
+ALLOW_MISMATCH = row(JobOptions, "allow_mismatch").variable
+COMMUNICATION = row(JobOptions, "communication").variable
+NNODES = row(JobOptions, "nnodes").variable
+NODE_RANK = row(JobOptions, "node_rank").variable
+RENDEZVOUS = row(JobOptions, "rendezvous").variable
+REQUIRE_SECRET = row(JobOptions, "require_secret").variable
+SECRET_FILE = row(JobOptions, "secret_file").variable
+START_TIMEOUT = row(JobOptions, "start_timeout_seconds").variable
+STRICT = row(JobOptions, "strict").variable

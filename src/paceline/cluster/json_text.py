@@ -8,7 +8,7 @@ quotes eaten by a shell. So the fault says which of these it looks like. What th
 import json
 from collections import Counter
 
-from paceline.cluster.faults import FaultList, shown
+from paceline.cluster.value_checks import FaultList, shown
 
 EXAMPLE_VALUE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 """A whole TF_CONFIG, for messages."""

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from paceline.cluster.faults import Fault
+from paceline.cluster.value_checks import Fault
 from paceline.errors import ConfigurationError
 
 TENSORFLOW = "tensorflow"

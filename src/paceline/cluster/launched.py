@@ -1,11 +1,18 @@
-"""What the launcher told this process. Reads `environment.RANK` and its siblings; writes nothing."""
+"""What the launcher tells a worker: its place, by `environment.RANK` and its siblings, and signals. Pure."""
 
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import environment
-from paceline.cluster.spec import Task
+from paceline.cluster.spec import CHIEF, PARAMETER_SERVER, WORKER, Task, numbers_with_slots
 from paceline.errors import ConfigurationError
+
+STACKS_SIGNAL = signal.SIGQUIT
+"""A worker writes the stacks of all its threads to stderr, even where the interpreter is stuck."""
+
+PREEMPTION_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+"""What a scheduler sends to a job that must leave its place, with time to save its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +40,15 @@ class WorkerIdentity:
 
     @property
     def label(self) -> str:
-        """As users read it before a line of output: the rank, or ``ps 0``."""
-        return str(self.rank) if self.in_world else str(self.task)
+        """As users read it before a line of output: the rank; ``chief`` or ``ps 0`` where the chief alone is a rank."""
+        if not self.in_world:
+            return str(self.task)
+        return CHIEF if self.task.type == CHIEF and self.world_size == 1 else str(self.rank)
+
+    @property
+    def serves(self) -> bool:
+        """Whether the process does not run the script: TensorFlow's runtime in it serves the chief."""
+        return not self.in_world and self.task.type in (WORKER, PARAMETER_SERVER)
 
     def to_environment(self) -> dict[str, str]:
         """The variables from which `launched_identity` reads the same identity."""
@@ -48,6 +62,12 @@ class WorkerIdentity:
             environment.JOB_ID: self.job_id,
             environment.SEED: str(self.seed),
         }
+
+
+def slot_holders(identities: Sequence[WorkerIdentity]) -> tuple[WorkerIdentity, ...]:
+    """Those of the processes of one host that its slots, cores and GPUs are for, in order; see `numbers_with_slots`."""
+    numbers = numbers_with_slots((one.task, one.in_world) for one in identities)
+    return tuple(identities[number] for number in numbers)
 
 
 def launched_identity(variables: Mapping[str, str]) -> WorkerIdentity | None:

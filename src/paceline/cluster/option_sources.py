@@ -5,27 +5,24 @@ command line  >  PACELINE_<NAME>  >  --config FILE  >  the default of the row
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from paceline.cluster import environment
-from paceline.cluster.faults import Fault, refuse_any, shown
-from paceline.cluster.options import Option, rows
+from paceline.cluster.options import Option, Table, rows
+from paceline.cluster.value_checks import Fault, refuse_any, shown
 from paceline.errors import ConfigurationError
 
-Table = TypeVar("Table")
 
-
-@dataclass(frozen=True, slots=True)
 class CommandLine:
     """What flags say, by the attribute of their option: a text, several, or for flags without a value a truth value."""
 
-    given: Mapping[str, object]
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._given = given
 
     def value(self, option: Option) -> Any:
         """The value of `option`, or a `Fault`; None: not given here."""
-        given = self.given.get(option.attribute)
-        if given is None or given == [] or (given is False and option.default is False):
+        given = self._given.get(option.attribute)
+        if given is None or given == []:
             return None
         if isinstance(given, bool):
             return given
@@ -38,15 +35,15 @@ class CommandLine:
         return option.flag
 
 
-@dataclass(frozen=True, slots=True)
 class Variables:
     """The environment; an empty variable is none."""
 
-    variables: Mapping[str, str]
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
 
     def value(self, option: Option) -> Any:
         """See `CommandLine.value`."""
-        text = self.variables.get(option.variable)
+        text = self._variables.get(option.variable)
         return option.from_text(option.variable, text) if text else None
 
     def name(self, option: Option) -> str:
@@ -54,12 +51,11 @@ class Variables:
         return option.variable
 
 
-@dataclass(frozen=True, slots=True)
 class File:
     """A file of ``--config``, or one table of it, by the options' names."""
 
-    path: str
-    values: Mapping[str, object]
+    def __init__(self, path: str, values: Mapping[str, object]) -> None:
+        self.path, self.values = path, values
 
     def value(self, option: Option) -> Any:
         """See `CommandLine.value`."""
@@ -102,7 +98,7 @@ def gathered(options: Sequence[Option], sources: Sequence[Source]) -> tuple[dict
         value, source = found[option.attribute]
         if isinstance(value, Fault):
             faults[value] = source
-        elif option.needs and option.needs not in found:
+        elif option.needs and option.needs not in found and value is not False:
             del found[option.attribute]
             if not isinstance(source, Variables):
                 needed = next(one for one in options if one.attribute == option.needs)
@@ -125,7 +121,7 @@ def settled(table: type[Table], sources: Sequence[Source]) -> Table:
         if all(isinstance(source, CommandLine) for source in faults.values()):
             raise ValueError(str(error)) from error
         raise
-    return table(**values)
+    return table(**values, given=frozenset(values))
 
 
 def _rivals(options: Iterable[Option]) -> dict[str, set[str]]:

@@ -1,10 +1,10 @@
 """Rows of a table of options, and how a value of each is read: from the command line, a variable, or a file. Pure.
 
-A table is a dataclass whose fields are made by `option`: each field is one row, with name, type, default, help, other
-spellings, limits, and who uses the value. All else follows from the rows: flags, variables, keys of a file, help, the
-reference page, and what other hosts and workers are told.
+A table is a subclass of `OptionTable` whose fields are made by `option`: each field is one row, with name, type,
+default, help, other spellings, limits, and who uses the value. All else follows from the rows: flags, variables, keys
+of a file, help, the reference page, and what other hosts and workers are told.
 
-    class Options:                          --max-restarts 3
+    class Options(OptionTable):             --max-restarts 3
         max_restarts: int = option(…)  ──►  PACELINE_MAX_RESTARTS=3
                                             max-restarts = 3          (TOML)
 """
@@ -16,18 +16,15 @@ from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from paceline.cluster.faults import Fault, FaultList, shown
-from paceline.cluster.grammar import Grammar, Range
+from paceline.cluster.value_checks import Fault, FaultList, Grammar, Range, shown
 
 PREFIX = "PACELINE_"
 """Of every variable that stands for an option."""
 
 OPTIONS = "Options"
 """The heading in the help of options that name no other."""
-
-Table = TypeVar("Table")
 
 _ROW = "option"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -45,10 +42,6 @@ class Use(Enum):
     """As `WORKERS`, but no process outside of the world, such as an evaluator."""
 
 
-Check = Grammar | Range
-"""What the values of an option must be."""
-
-
 def option(
     default: Any,
     help_: str,
@@ -56,7 +49,7 @@ def option(
     metavar: str = "",
     group: str = OPTIONS,
     spellings: tuple[str, ...] = (),
-    check: Check | None = None,
+    check: Grammar | Range | None = None,
     use: Use = Use.HEAD,
     rendered: bool = True,
     excludes: tuple[str, ...] = (),
@@ -78,24 +71,14 @@ def option(
         needs: The option without which this one means nothing.
         separator: Between the values of a list, in a variable; empty: white space, with the shell's quotes.
     """
-    row = {
-        "help": help_,
-        "metavar": metavar,
-        "group": group,
-        "spellings": spellings,
-        "check": check,
-        "use": use,
-        "rendered": rendered,
-        "excludes": excludes,
-        "needs": needs,
-        "separator": separator,
-    }
+    row: dict[str, object] = {"help": help_, "metavar": metavar, "group": group, "spellings": spellings, "use": use}
+    row |= {"check": check, "rendered": rendered, "excludes": excludes, "needs": needs, "separator": separator}
     if default is ...:
         return field(metadata={_ROW: row})
     return field(default=default, metadata={_ROW: row})
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)  # every method that is made costs each start of the command
+@dataclass(frozen=True, slots=True, eq=False, repr=False)  # every method that is made costs time at each start
 class Option:
     """One row of a table; see `option`."""
 
@@ -113,7 +96,7 @@ class Option:
     metavar: str
     group: str
     spellings: tuple[str, ...]
-    check: Check | None
+    check: Grammar | Range | None
     use: Use
     rendered: bool
     excludes: tuple[str, ...]
@@ -129,6 +112,11 @@ class Option:
     def flag(self) -> str:
         """The first spelling on the command line."""
         return f"--{self.name}"
+
+    @property
+    def negation(self) -> str:
+        """The flag that turns a flag off."""
+        return f"--no-{self.name}"
 
     @property
     def variable(self) -> str:
@@ -148,12 +136,10 @@ class Option:
             return Fault(field, shown(text), "1 (yes) or 0 (no)", f"write {self.variable}=1")
         if self.kind is tuple:
             return self._checked(field, self._split(text))
-        if self.kind in (int, float):
-            try:
-                return self._checked(field, self.kind(text))
-            except ValueError:
-                return Fault(field, shown(text), self._expected_type, f"write it like {self._example}")
-        return self._checked(field, self._of_text(text))
+        try:
+            return self._checked(field, self._of_text(text))
+        except ValueError:
+            return Fault(field, shown(text), self._expected_type, f"write it like {self._example}")
 
     def from_toml(self, field: str, value: object) -> Any:
         """The value that a file's `value` means, or a `Fault`."""
@@ -177,12 +163,10 @@ class Option:
         return f"{value:.15g}" if self.kind is float else str(value)  # no point where none is needed: people read it
 
     def to_words(self, value: Any) -> list[str]:
-        """The words of a command line that say `value`; none for the default."""
-        if value == self.default:
-            return []
+        """The words of a command line that say `value`."""
         if self.kind is bool:
-            return [self.flag if value else f"--no-{self.name}"]
-        return [word for one in (value if self.kind is tuple else [value]) for word in (self.flag, self.to_text(one))]
+            return [self.flag if value else self.negation]
+        return [word for text in (value if self.kind is tuple else [self.to_text(value)]) for word in (self.flag, text)]
 
     def faults(self, field: str, value: Any) -> list[Fault]:
         """What is wrong with a value of the right type."""
@@ -190,17 +174,15 @@ class Option:
             return [Fault(field, shown(value), " or ".join(self.choices), f"write {self.flag} {self.choices[0]}")]
         if self.check is None:
             return []
-        found = [self._fault(field, one) for one in (value if self.kind is tuple else [value])]
+        found = [self.check.fault(field, one) for one in (value if self.kind is tuple else [value])]
         return [fault for fault in found if fault is not None]
 
-    def _fault(self, field: str, value: Any) -> Fault | None:
-        return None if self.check is None else self.check.fault(field, value)
-
     def _checked(self, field: str, value: Any) -> Any:
-        found = self.faults(field, value)
-        return found[0] if found else value
+        return next(iter(self.faults(field, value)), value)
 
     def _of_text(self, text: str) -> Any:
+        if self.choices:
+            return text.strip().lower()
         # No shell has replaced the ~ in a file; of a user who is unknown, `Path.expanduser` would raise.
         return Path(os.path.expanduser(text)) if self.kind is Path else self.kind(text)  # noqa: PTH111
 
@@ -223,10 +205,50 @@ class Option:
         return str(getattr(self.check, "example", "")) or examples.get(self.kind, f'"{self.placeholder}"')
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionTable:
+    """The values of a table's options, and which of them have been given.
+
+    Args:
+        given: The fields that the user has given, also with the value of the default; those with another value are
+            counted among them.
+
+    Raises:
+        ValueError: a value is out of range; the message has all of them.
+    """
+
+    PREFIX: ClassVar[str] = ""
+    """Of the table's variables, behind `PREFIX`."""
+
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def __post_init__(self) -> None:
+        values = [(one, getattr(self, one.attribute)) for one in rows(type(self))]
+        if faults := [fault for one, value in values for fault in one.faults(one.flag, value)]:
+            raise ValueError("\n".join(map(str, faults)) + " [option]")
+        others = (one.attribute for one, value in values if value != one.default)
+        object.__setattr__(self, "given", self.given.union(others))
+
+    def given_options(self) -> list[tuple[Option, Any]]:
+        """Each option that has been given, with its value."""
+        values = ((one, getattr(self, one.attribute)) for one in rows(type(self)) if one.attribute in self.given)
+        return [(one, value) for one, value in values if value is not None]
+
+    def to_variables(self, *uses: Use) -> dict[str, str]:
+        """The variables from which `read_variables` reads these options again: those of the given ones.
+
+        Args:
+            uses: Whose options; none: everybody's.
+        """
+        return {one.variable: one.to_text(value) for one, value in self.given_options() if not uses or one.use in uses}
+
+
+Table = TypeVar("Table", bound=OptionTable)
+
 _known: dict[type, tuple[Option, ...]] = {}
 
 
-def rows(table: type) -> tuple[Option, ...]:
+def rows(table: type[OptionTable]) -> tuple[Option, ...]:
     """The options of `table`, in its order."""
     if table not in _known:
         hints = get_type_hints(table)
@@ -234,7 +256,7 @@ def rows(table: type) -> tuple[Option, ...]:
     return _known[table]
 
 
-def _row(table: type, one: Any, hint: Any) -> Option:
+def _row(table: type[OptionTable], one: Any, hint: Any) -> Option:
     if get_origin(hint) in (Union, UnionType):
         (hint,) = (choice for choice in get_args(hint) if choice is not type(None))
     choices = get_args(hint) if get_origin(hint) is Literal else ()
@@ -244,19 +266,14 @@ def _row(table: type, one: Any, hint: Any) -> Option:
         choices=choices,
         default=None if one.default is MISSING else one.default,
         is_required=one.default is MISSING,
-        prefix=getattr(table, "PREFIX", ""),
+        prefix=table.PREFIX,
         **one.metadata[_ROW],
     )
 
 
-def row(table: type, attribute: str) -> Option:
+def row(table: type[OptionTable], attribute: str) -> Option:
     """The option of that field."""
     return next(one for one in rows(table) if one.attribute == attribute)
-
-
-def faults_of(options: object) -> list[Fault]:
-    """What is wrong with the values of a table, each by its flag."""
-    return [fault for one in rows(type(options)) for fault in one.faults(one.flag, getattr(options, one.attribute))]
 
 
 def read_variables(table: type[Table], variables: Mapping[str, str], *attributes: str) -> Table:
@@ -275,15 +292,4 @@ def read_variables(table: type[Table], variables: Mapping[str, str], *attributes
                 faults.append(value)
     if len(faults):
         raise faults.error()
-    return table(**values)
-
-
-def to_variables(options: object, *uses: Use) -> dict[str, str]:
-    """The variables from which `read_variables` reads `options` again, without those that have their defaults.
-
-    Args:
-        options: A table.
-        uses: Whose options; none: everybody's.
-    """
-    given = ((one, getattr(options, one.attribute)) for one in rows(type(options)) if not uses or one.use in uses)
-    return {one.variable: one.to_text(value) for one, value in given if value != one.default}
+    return table(**values, given=frozenset(values))

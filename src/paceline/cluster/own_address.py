@@ -1,4 +1,4 @@
-"""Whether this process can serve its own address in the cluster, asked before anything waits. Does I/O.
+"""Ports of this host: whether this process can serve its own address, and which ports are free. Does I/O.
 
 Refused is what TensorFlow would fail on too: a port that cannot be opened. A host that is not this machine is
 only warned about. It may be right: behind NAT or a Kubernetes service the name belongs to no interface of the
@@ -10,20 +10,26 @@ Nothing here takes a second: a name server or a process table that does not answ
 import errno
 import logging
 import os
+import queue
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-
-import psutil
+from pathlib import Path
+from random import SystemRandom
+from typing import TypeVar
 
 from paceline.cluster.environment import TF_CONFIG
 from paceline.cluster.spec import Address
-from paceline.cluster.time_limit import within
 from paceline.errors import ConfigurationError
 
 RESOLVE_LIMIT_SECONDS = 0.3
 HOLDER_LIMIT_SECONDS = 0.3
 
+_OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST = 10_240
+_TRIES_PER_PORT = 20
 _OTHER_PORT = "give this task a free port in the TF_CONFIG of every process"
 
 _logger = logging.getLogger(__name__)
@@ -120,6 +126,8 @@ def _taken(address: Address, given_by: str = TF_CONFIG, other_port: str = _OTHER
 
 def _holder(port: int) -> str | None:
     """The process that has `port` open, in words; None where the system does not tell (another user's)."""
+    import psutil  # slow, and for this message alone
+
     try:
         holders = [
             (connection.status != psutil.CONN_LISTEN, connection.pid)
@@ -134,3 +142,51 @@ def _holder(port: int) -> str | None:
         return f"process {pid} ({psutil.Process(pid).name()})"
     except (psutil.Error, OSError):
         return None
+
+
+_Answer = TypeVar("_Answer")
+
+
+def within(limit_seconds: float, ask: Callable[[], _Answer]) -> _Answer | None:
+    """What `ask` returns, or None if that takes longer; `ask` must not raise, and goes on in a thread of its own."""
+    answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answers.put(ask()), name="paceline-time-limit", daemon=True).start()
+    try:
+        return answers.get(timeout=limit_seconds)
+    except queue.Empty:
+        return None
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """`count` different TCP ports, free on every IPv4 interface at the time of the call.
+
+    Nothing reserves them after the return, and a worker listens only when it has imported TensorFlow. So they are none
+    of those that the kernel gives to outgoing connections, where that leaves enough: any program of this host may open
+    a connection meanwhile.
+
+    Raises:
+        OSError: the kernel has no more ports or file descriptors.
+    """
+    lasting = range(_LOWEST, max(_LOWEST, _first_outgoing()))
+    candidates = SystemRandom().sample(lasting, min(len(lasting), count * _TRIES_PER_PORT))
+    with ExitStack() as held:  # until the last one is found, or one port could be found twice
+        ports: list[int] = []
+        for wanted in (*candidates, *[0] * count):
+            if len(ports) == count:
+                break
+            holder = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            try:
+                holder.bind(("", wanted))  # every interface: TensorFlow's own servers listen on all of them
+            except OSError:
+                if wanted == 0:
+                    raise
+                continue  # somebody else's
+            ports.append(int(holder.getsockname()[1]))
+        return tuple(ports)
+
+
+def _first_outgoing() -> int:
+    """The lowest port that the kernel gives to a connection; the lowest that is asked for where it does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(_OUTGOING.read_text().split()[0])
+    return _LOWEST

@@ -1,5 +1,8 @@
 """Over which network interfaces this host reaches its peers: MPI takes the first one that is up otherwise, and where
 containers run that is often a bridge with the same address on every host. Does I/O; the choice is pure.
+
+Of jobs by hand; where `paceline run` connects the hosts, `launcher/hosts/interfaces.py` lists them and
+``--network-interface`` chooses.
 """
 
 import contextlib

@@ -3,7 +3,7 @@
 import re
 from itertools import product
 
-from paceline.cluster.faults import Fault, shown
+from paceline.cluster.value_checks import Fault, shown
 
 MAX_NODES = 65_536
 """More nodes than that are a broken text, not a cluster."""

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,6 +11,9 @@ WORKER = "worker"
 PARAMETER_SERVER = "ps"
 EVALUATOR = "evaluator"
 
+LOCAL_HOST = "127.0.0.1"
+"""Not ``localhost``, which may also mean ``::1``: then one side listens where the other does not call."""
+
 
 class Policy(Enum):
     """What the launcher does when a process dies: ends with another code than 0, or by a signal."""
@@ -18,9 +21,10 @@ class Policy(Enum):
     FATAL = "fatal"
     """All processes of the job are stopped, and begin again if ``--max-restarts`` allows that."""
     REPLACEABLE = "replaceable"
-    """That process alone is started again, and the others go on. One that dies again and again ends the job."""
+    """That process alone is started again if ``--max-restarts`` allows that, and the others go on, also without it. The
+    job ends when no process of the role is left."""
     SIDECAR = "sidecar"
-    """As replaceable, but one that dies again and again is left dead, and the job goes on: it never ends the job."""
+    """As replaceable, whatever ``--max-restarts`` says, and it never ends the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ ROLES: Mapping[str, Role] = {
     )
 }
 """The task types that TensorFlow 2 knows, by name, in rank order, as they are where a job does not say otherwise."""
+
+SERVING_WORKER = Role(WORKER, Policy.REPLACEABLE, in_world=False)
+"""A worker beside parameter servers: it computes the steps that the chief deals, and may die alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +172,22 @@ def cast_of(roles: Sequence[Role], num_ranks: int) -> tuple[tuple[Task, Role], .
         cast.append((Task(role.name, numbers[role.name]), role))
         numbers[role.name] += 1
     return tuple(cast)
+
+
+def numbers_with_slots(processes: Iterable[tuple[Task, bool]]) -> tuple[int, ...]:
+    """The numbers of those of `processes`, each with whether it is in the world, that slots, cores and GPUs of hosts
+    are for: the workers where all of them stand outside of the world, beside parameter servers; else the ranks.
+
+    >>> numbers_with_slots([(Task("chief", 0), True), (Task("worker", 0), False), (Task("ps", 0), False)])
+    (1,)
+    >>> numbers_with_slots([(Task("chief", 0), True), (Task("worker", 0), True), (Task("ps", 0), False)])
+    (0, 1)
+    """
+    known = list(processes)
+    workers = {number: in_world for number, (task, in_world) in enumerate(known) if task.type == WORKER}
+    if workers and not any(workers.values()):
+        return tuple(workers)
+    return tuple(number for number, (_, in_world) in enumerate(known) if in_world)
 
 
 def canonical_bytes(spec: ClusterSpec) -> bytes:

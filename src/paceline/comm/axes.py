@@ -15,14 +15,14 @@ of all ranks, and who uses one axis first need not know what the others do.
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paceline.rendezvous.channel import ALL_RANKS, Whereabouts
 
 if TYPE_CHECKING:
+    from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
-    from paceline.comm.whereabouts import CountedGroup
 
 DATA = "data"
 """The axis of the replicas of one model."""
@@ -54,7 +54,7 @@ class Axes:
 
     def all_ranks(self) -> "CountedGroup":
         """The group of all ranks."""
-        return self._group(ALL_RANKS, self._rank, self._size, self._form)
+        return self._group(ALL_RANKS, self._rank, range(self._size), self._form)
 
     def along(self, name: str) -> "CountedGroup":
         """The group of the ranks in one line with this one, in the order of their ranks.
@@ -72,10 +72,13 @@ class Axes:
             assert self.all_ranks().inner.size == self._size  # forms all
             return self._parts[name]
 
-        return self._group(f"axis {name} from rank {first}", place, self._sizes[name], form)
+        [members] = [line for line in self.lines(name) if self._rank in line]
+        return self._group(f"axis {name} from rank {first}", place, members, form)
 
     def arrange(self, sizes: Mapping[str, int]) -> None:
         """Lays the ranks out on other axes, before any group is formed. Every rank calls it alike; local.
+
+        Later it may only repeat what holds.
 
         Args:
             sizes: The number of ranks on each axis; neighbours on the last one have neighbouring ranks. `data` is among
@@ -83,40 +86,56 @@ class Axes:
 
         Raises:
             ValueError: `sizes` do not fit the job.
-            RuntimeError: a group has been formed.
+            RuntimeError: a group has been formed, on other axes.
         """
         if DATA not in sizes or math.prod(sizes.values()) != self._size or min(sizes.values()) < 1:
             raise ValueError(
                 f"received the axes {dict(sizes)} for {self._size} ranks; expected an axis 'data', and numbers of "
                 f"ranks whose product is {self._size}. [argument]"
             )
-        if self.formed:
+        if self.formed and dict(sizes) != self._sizes:
             raise RuntimeError(
                 "the ranks already communicate, too late to arrange them on other axes. Arrange them before the "
                 "strategy is made. [communication]"
             )
         self._sizes = dict(sizes)
 
-    def whereabouts(self) -> Whereabouts:
-        """Where this rank is among the collectives of its groups; for any thread."""
-        groups = list(self._formed.values())
-        group, inside = next(((one.name, one.inside) for one in groups if one.inside), ("", ""))
-        return Whereabouts({ALL_RANKS: 0} | {one.name: one.num_entered for one in groups}, group, inside)
+    def lines(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """All the lines of ranks along an axis: of `data`, the ranks that train each model; local.
 
-    def _group(self, name: str, rank: int, size: int, form: "Callable[[], Group]") -> "CountedGroup":
+        >>> axes = Axes(0, 4, NotImplemented, NotImplemented)
+        >>> axes.arrange({"stage": 2, "data": 2})
+        >>> axes.lines("data"), axes.lines("stage")
+        (((0, 1), (2, 3)), ((0, 2), (1, 3)))
+        """
+        found: dict[int, list[int]] = {}
+        for rank in range(self._size):
+            found.setdefault(self._line(name, rank)[1], []).append(rank)
+        return tuple(map(tuple, found.values()))
+
+    def whereabouts(self) -> Whereabouts:
+        """Where this rank is in the collectives and messages of its groups; for any thread."""
+        groups = list(self._formed.values())
+        collectives = [(one.name, one.inside, None) for one in groups if one.inside]
+        messages = [(one.name, *message) for one in groups if (message := one.message)]
+        group, inside, awaited = next(iter((*collectives, *messages)), ("", "", None))
+        return Whereabouts({ALL_RANKS: 0} | {one.name: one.num_entered for one in groups}, group, inside, awaited)
+
+    def _group(self, name: str, rank: int, members: Sequence[int], form: "Callable[[], Group]") -> "CountedGroup":
         with self._lock:
             if name not in self._groups:
-                from paceline.comm.whereabouts import CountedGroup  # NumPy, which only a script that talks needs
+                from paceline.comm.counted_group import CountedGroup  # NumPy, which only a script that talks needs
 
-                self._groups[name] = CountedGroup(name, rank, size, form, self._formed)
+                self._groups[name] = CountedGroup(name, rank, members, form, self._formed)
             return self._groups[name]
 
-    def _line(self, name: str) -> tuple[int, int]:
-        """This rank's place on an axis, and the first rank of its line."""
+    def _line(self, name: str, rank: int | None = None) -> tuple[int, int]:
+        """A rank's place on an axis, this one's if none is given, and the first rank of its line."""
+        rank = self._rank if rank is None else rank
         names = list(self._sizes)
         stride = math.prod(self._sizes[later] for later in names[names.index(name) + 1 :])
-        place = self._rank // stride % self._sizes[name]
-        return place, self._rank - place * stride
+        place = rank // stride % self._sizes[name]
+        return place, rank - place * stride
 
     def _form(self) -> "Group":
         group = self._connect()

@@ -5,15 +5,14 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn
 
 from paceline.comm.world import World
-from paceline.errors import ConfigurationError, DesynchronizedError, StartTimeoutError
+from paceline.errors import ConfigurationError, DesynchronizedError, StartError
 from paceline.leaving import flush_open_files, leave_script, run_exit_handlers
-from paceline.observe.advice import advise
-from paceline.observe.failure import describe
-from paceline.observe.stacks import write_stacks_of_crash
+from paceline.observe.failure import advise, describe, write_stacks_of_crash
 
 _MOST_SECONDS_TO_END = 10.0
 
@@ -33,6 +32,8 @@ class Departure:
 
     def __init__(self) -> None:
         self.world: World | None = None
+        self.at_end: Callable[[int], None] | None = None
+        """Called with the exit code where others end with this process, though it is in no group with them."""
         self._failed_with: int | None = None
         self._previous_hook = sys.excepthook
         self._pid = os.getpid()
@@ -49,16 +50,29 @@ class Departure:
         """`sys.exit`, which with a status other than 0 is a failure that the group must learn of."""
         leaving = SystemExit(status)
         ends_the_process = threading.current_thread() is threading.main_thread() and not self._is_forked()
-        if status not in (None, 0) and self.world is not None and ends_the_process:
-            self._fail(leaving, self.world)
+        if status not in (None, 0) and ends_the_process:
+            self._fail(leaving)
         raise leaving
 
     def _is_forked(self) -> bool:
         return os.getpid() != self._pid
 
-    def _fail(self, error: BaseException, world: World) -> None:
+    def _note_failure(self, exit_code: int) -> None:
+        self._failed_with = exit_code
+        if threading.main_thread().is_alive():  # dead: exit handlers run already, and one added now would not
+            # From now on it runs first: what it runs in turn would run twice, if some of it had run before.
+            atexit.unregister(self._on_exit)
+            atexit.register(self._on_exit)
+
+    def _fail(self, error: BaseException) -> None:
+        """Tells those who wait for this process, if there are any."""
+        world = self.world
+        if world is None:
+            if self.at_end is not None:
+                self._note_failure(describe(error, None).exit_code)
+            return
         report = describe(error, world.fatal)
-        self._failed_with = report.exit_code
+        self._note_failure(report.exit_code)
         world.fail(report)
         if world.abandon is not None:
             # The others wait for this rank: a thread or an exit handler of the script must not hold it up for long.
@@ -67,16 +81,15 @@ class Departure:
             overdue.start()
 
     def _on_exception(self, type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if self._is_forked():
+        if self._is_forked() or sys.flags.interactive or hasattr(sys, "ps1"):  # at a prompt it ends nothing
             self._previous_hook(type_, error, trace)
             return
-        if isinstance(error, (ConfigurationError, StartTimeoutError, DesynchronizedError)):
+        if isinstance(error, (ConfigurationError, StartError, DesynchronizedError)):
             print(f"paceline: {error}", file=sys.stderr)  # the interpreter's own last words, in its place
-            self._failed_with = describe(error, None).exit_code
+            self._note_failure(describe(error, None).exit_code)
         else:
             self._tell(type_, error, trace)
-        if self.world is not None:
-            self._fail(error, self.world)
+        self._fail(error)
 
     def _tell(self, type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """The traceback, and last of all whose exception it is."""
@@ -95,9 +108,11 @@ class Departure:
     def _on_exit(self) -> None:
         if self._is_forked():
             return
+        if self.at_end is not None:
+            self.at_end(self._failed_with or 0)
         if self._failed_with is not None:
             atexit.unregister(self._on_exit)
-            run_exit_handlers()  # those of the script that were registered before
+            run_exit_handlers()  # those of the script
             flush_open_files()  # an abandoned world may end this process, too
             if self.world is not None and self.world.abandon is not None:
                 self.world.abandon(self._failed_with)

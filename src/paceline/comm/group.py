@@ -29,18 +29,22 @@ group; it does not need the receiver's `wait`. So two ranks that exchange arrays
 they send; then no order of waits can block them. A rank that waits for a message nobody sends waits as long as one in a
 collective that nobody enters.
 
-**A rank that dies** leaves the others in their calls. Their supervisor (agent, watchdog, MPI's launcher) ends them, in
+**A rank that dies** leaves the others in their calls. Their supervisor (an agent, MPI's launcher) ends them, in
 messages as in collectives; an error that the carrier reports itself is raised.
 
 **Arrays.** Arguments are read only, never written; results are new arrays that the caller may keep (none aliases an
 argument or memory that a later call writes). What is sent must not be written before its request was waited for.
 
 `tests/comm/contract.py` is this text as a test suite; each implementation passes it.
+
+**A new collective** goes here and in every `Group`: `solo.py`, `mpi.py`, `shared_memory.py` (its kind in
+`window_meeting.py`), `tensorflow_collectives.py`, and `counted_group.py`, which wraps them all; into graphs in
+`strategy/graph_collectives.py`.
 """
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -228,3 +232,52 @@ def check_message_bytes(num_bytes: int | None, expected: Array, source: int, tag
             f"{expected.nbytes} bytes: the two do not run the same program. Give `recv` the shape and dtype of what is "
             "sent. [messages-differ]"
         )
+
+
+_OPERATIONS: dict[Reduction, np.ufunc] = {
+    Reduction.SUM: np.add,
+    Reduction.MIN: np.minimum,
+    Reduction.MAX: np.maximum,
+}
+
+
+def operation_of(reduction: Reduction, arrays: Iterable[Array]) -> np.ufunc:
+    """NumPy's function for `reduction`, if it is defined for these arrays.
+
+    Raises:
+        TypeError: the smallest or largest of complex numbers is asked for.
+    """
+    check_defined(reduction, arrays)
+    return _OPERATIONS[reduction]
+
+
+def check_defined(reduction: Reduction, arrays: Iterable[Array]) -> None:
+    """Refuses what has no meaning, alike on all ranks and before anything is sent.
+
+    Raises:
+        TypeError: as `operation_of`.
+    """
+    if reduction is Reduction.SUM:
+        return
+    for array in arrays:
+        if array.dtype.kind == "c":
+            raise TypeError(
+                f"received an array of {array.dtype.name} to reduce with {reduction}: complex numbers have no order. "
+                "Reduce their real and imaginary parts, or their absolute values. [dtype]"
+            )
+
+
+def combine(parts: Sequence[Array], operation: np.ufunc, out: Array) -> None:
+    """Writes parts[0] ∘ parts[1] ∘ … into `out`, which may be one of `parts`' memory only if it is parts[0]'s.
+
+    Args:
+        parts: One array per rank, of one shape and dtype.
+        operation: From `operation_of`.
+        out: Receives the result; same shape and dtype.
+    """
+    if len(parts) == 1:
+        np.copyto(out, parts[0])
+        return
+    operation(parts[0], parts[1], out=out)
+    for part in parts[2:]:
+        operation(out, part, out=out)

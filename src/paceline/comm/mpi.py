@@ -1,7 +1,7 @@
 """Talking through MPI: between hosts, and the ground that the shared-memory windows stand on.
 
-Every call is MPI's nonblocking one and a patient wait for it (see `patience.py`). MPI itself is started for one calling
-thread at a time, which every MPI has: `one_at_a_time` is held during each call, and never during a wait.
+Every call is MPI's nonblocking one and a patient wait for it (see `window_meeting.py`). MPI itself is started for one
+calling thread at a time, which every MPI has: `one_at_a_time` is held during each call, and never during a wait.
 """
 
 import threading
@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paceline.comm.arithmetic import check_defined
-from paceline.comm.group import Array, Group, Reduction, Request, check_message_bytes
-from paceline.comm.output_buffers import OutputBuffers
-from paceline.comm.patience import wait_until
+from paceline.comm.group import Array, Group, Reduction, Request, check_defined, check_message_bytes
 from paceline.comm.solo import SoloGroup
+from paceline.comm.transfers import OutputBuffers
+from paceline.comm.window_meeting import wait_until
 
 _CLOSE_POLL_SECONDS = 0.005
 _PIECE_BYTES = 2 << 20

@@ -1,6 +1,6 @@
-"""Starting MPI in this process, wired up by whoever watches it (no `mpiexec`), and choosing how to talk on it.
+"""Starting MPI in this process, wired up by its agent (no `mpiexec`), and choosing how to talk on it.
 
-watcher (agent or watchdog)            this rank
+agent                                  this rank
   PMI socket ◄──────────────────────── MPI_Init: rank? size? addresses of the others?
                                        barrier, then the segments in /dev/shm lose their names
                                        all ranks on one host? ─► windows of shared memory, else MPI alone
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from paceline.cluster import shared_memory
-from paceline.comm import segments
+from paceline.cluster.job_directory import free_bytes
 from paceline.comm.group import Array, Group, Reduction
 from paceline.comm.mpi import MpiGroup, one_at_a_time
-from paceline.comm.mpi_wiring import MpiWiring
-from paceline.comm.rounds import WINDOW_BYTES
+from paceline.comm.mpi_wiring import MpiWiring, mapped_segments, unlink_segments
+from paceline.comm.peer_memory import peers_of
 from paceline.comm.shared_memory import SharedMemoryGroup
+from paceline.comm.transfers import WINDOW_BYTES
 
 
 def start_mpi(wiring: MpiWiring) -> Group:
@@ -48,12 +48,12 @@ def start_mpi(wiring: MpiWiring) -> Group:
 
 def _best_of_part(group: MpiGroup) -> Group:
     """As `_best_over`, in a world that stands: what it takes of `/dev/shm` must lose its name here."""
-    has_room = shared_memory.free_bytes() >= group.size * WINDOW_BYTES
-    before = segments.mapped_segments()
+    has_room = free_bytes() >= group.size * WINDOW_BYTES
+    before = mapped_segments()
     best = _best_over(group, has_room)
     if best is not group:
         group.barrier()
-        segments.unlink_segments(segments.mapped_segments() - before)
+        unlink_segments(mapped_segments() - before)
         group.barrier()
     return best
 
@@ -90,4 +90,4 @@ def _best_over(group: MpiGroup, has_room: bool) -> Group:
             window.Unlock_all()
             window.Free()
 
-    return SharedMemoryGroup(group, memory, fence, progress, free)
+    return SharedMemoryGroup(group, memory, fence, progress, free, peers_of(group))

@@ -1,15 +1,20 @@
 """Wiring MPI up without `mpiexec`: what must be in place before MPI initialises itself, which its import does.
 
 Light: a worker arms its wiring at start, whether or not its script ever talks.
+
+MPICH and its transports map segments of `/dev/shm`. Once every rank has mapped them, their names are of no use:
+unlinked, the memory lives exactly as long as the processes, also through `kill -9`.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 
-from paceline.cluster import environment, shared_memory
-from paceline.comm import segments
+from paceline.cluster import environment
+from paceline.cluster.job_directory import DIRECTORY, free_bytes
 from paceline.importing import after_import
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,10 +37,10 @@ class MpiWiring:
     ``MPI.COMM_WORLD`` is the world of the job.
 
     Args:
-        pmi_fd: Descriptor of the socket on which the watcher answers PMI-1; MPI closes it at the end. None: an MPI
+        pmi_fd: Descriptor of the socket on which the agent answers PMI-1; MPI closes it at the end. None: an MPI
             launcher has wired this process up.
-        rank: The rank that the watcher will give.
-        size: The world size that the watcher will give.
+        rank: The rank that the agent will give.
+        size: The world size that the agent will give.
         num_local: How many of the ranks are on this host; None: unknown, so as if all were.
     """
 
@@ -75,13 +80,13 @@ class MpiWiring:
         return module
 
     def _before_initialisation(self, mpi4py: ModuleType) -> None:
-        from paceline.comm.rounds import WINDOW_BYTES  # here: a worker that never talks does without
+        from paceline.comm.transfers import WINDOW_BYTES  # here: a worker that never talks does without
 
         mpi4py.rc.thread_level = "serialized"
         mpi4py.rc.finalize = False  # ranks leave through Group.close, or in a hurry without it
-        self._segments_before = segments.mapped_segments()
+        self._segments_before = mapped_segments()
         # As the agent saw it before the first rank came, so that all ranks decide alike.
-        free = int(os.environ.get(environment.FREE_SHARED_MEMORY) or shared_memory.free_bytes())
+        free = int(os.environ.get(environment.FREE_SHARED_MEMORY) or free_bytes())
         self.roomy = free >= self._num_local * (_MPICH_SEGMENT_BYTES + WINDOW_BYTES)
         # UCX would print a backtrace of its own and wait for a debugger on a fault; Python's faulthandler is enough.
         os.environ.setdefault("UCX_HANDLE_ERRORS", "none")
@@ -105,7 +110,30 @@ class MpiWiring:
 
     def forget_segments(self) -> None:
         """Takes the names of the segments away that MPI has mapped here. Every rank must have mapped them."""
-        segments.unlink_segments(segments.mapped_segments() - self._segments_before)
+        unlink_segments(mapped_segments() - self._segments_before)
+
+
+def mapped_segments() -> frozenset[str]:
+    """Paths of the files in `/dev/shm` that this process maps or holds open, and that still have a name."""
+    found = set()
+    with contextlib.suppress(OSError), Path("/proc/self/maps").open() as maps:
+        for line in maps:
+            _, _, path = line.rstrip("\n").partition(str(DIRECTORY))
+            if path and not path.endswith(" (deleted)"):
+                found.add(f"{DIRECTORY}{path}")
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            target = str(descriptor.readlink())
+            if target.startswith(f"{DIRECTORY}/") and not target.endswith(" (deleted)"):
+                found.add(target)
+    return frozenset(found)
+
+
+def unlink_segments(paths: frozenset[str]) -> None:
+    """Takes the names away; a peer that was faster is no error."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            Path(path).unlink()
 
 
 def _forget(names: Iterable[str]) -> None:

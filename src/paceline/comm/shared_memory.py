@@ -12,19 +12,29 @@ The barriers are `window_meeting.py`'s, in the windows as well. From four ranks 
 rank combines one slice for all (nobody else reads its slice of anybody's half), which takes a second barrier.
 
     write own half ─► barrier ─► combine my slice, write it into my half ─► barrier ─► read the others' slices
+
+Where ranks can read each other's memory (`peer_memory.py`), only small arrays take this way.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from paceline.comm.arithmetic import combine
-from paceline.comm.group import Array, Group, Reduction, Request
-from paceline.comm.output_buffers import OutputBuffers
-from paceline.comm.rounds import HALF_BYTES, HEADER_BYTES
+from paceline.comm.group import Array, Group, Reduction, Request, combine
+from paceline.comm.peer_memory import PeerMemory
 from paceline.comm.script_lines import lines_of_ranks
-from paceline.comm.transfers import Transfer, TransferPlan, plan_transfers
+from paceline.comm.transfers import (
+    ADDRESSES_BYTES,
+    HALF_BYTES,
+    HEADER_BYTES,
+    WINDOW_BYTES,
+    OutputBuffers,
+    Transfer,
+    TransferPlan,
+    plan_transfers,
+)
 from paceline.comm.window_meeting import WindowMeeting, mark_of
 from paceline.errors import DesynchronizedError
 
@@ -40,6 +50,7 @@ class SharedMemoryGroup(Group):
         fence: Orders this process's reads and writes of the windows before it and after it.
         progress: Called while waiting, so that what `inner` has sent reaches the others.
         free: Gives the windows back at the end. Collective.
+        peers: Reads the other ranks' memory; None: not all ranks can.
     """
 
     def __init__(
@@ -49,8 +60,10 @@ class SharedMemoryGroup(Group):
         fence: Callable[[], None],
         progress: Callable[[], object],
         free: Callable[[], None],
+        peers: PeerMemory | None = None,
     ) -> None:
         self._inner = inner
+        self._peers = peers
         self._free = free
         self._rank = inner.rank
         self._size = inner.size
@@ -63,6 +76,7 @@ class SharedMemoryGroup(Group):
             [memoryview(window.data)[start : start + HEADER_BYTES].cast("q") for window in windows]
             for start in (2 * HALF_BYTES, 2 * HALF_BYTES + HEADER_BYTES)
         )
+        self._addresses = [window[WINDOW_BYTES - ADDRESSES_BYTES :].view(np.int64).reshape(-1, 2) for window in windows]
         self._meeting = WindowMeeting(inner.rank, (first, second), fence, progress, lambda: lines_of_ranks(self))
         self._plans: dict[Any, TransferPlan] = {}
         self._outputs = OutputBuffers()
@@ -86,6 +100,9 @@ class SharedMemoryGroup(Group):
         for index in plan.flattened:
             sources[index] = sources[index].reshape(-1)
             targets[index] = targets[index].reshape(-1)
+        for place, (index, _) in enumerate(plan.in_place):
+            sources[index] = np.ascontiguousarray(sources[index])
+            self._addresses[self._rank][place] = sources[index].ctypes.data, targets[index].ctypes.data
         if not plan.rounds:
             self._meet(plan.mark)
         for transfers in plan.rounds:
@@ -103,7 +120,25 @@ class SharedMemoryGroup(Group):
             if plan.is_shared_out:
                 self._meet(plan.mark)
                 self._read_slices(transfers, half, targets)
+        if plan.in_place:
+            self._combine_in_place(plan, sources, targets)
         return results
+
+    def _combine_in_place(self, plan: TransferPlan, sources: Sequence[Array], targets: Sequence[Array]) -> None:
+        """Combines the arrays that do not travel. All ranks are in the call, and have said where their arrays lie."""
+        assert self._peers is not None
+        addresses = [theirs[: len(plan.in_place)].tolist() for theirs in self._addresses]
+        for place, (index, slices) in enumerate(plan.in_place):
+            mine, item_bytes = slices[self._rank], sources[index].itemsize
+            begins = [theirs[place][0] + mine.start * item_bytes for theirs in addresses]
+            self._peers.combine(sources[index][mine], begins, plan.operation, targets[index][mine])
+        self._meet(plan.mark)
+        for place, (index, slices) in enumerate(plan.in_place):
+            target = targets[index]
+            for rank, theirs in enumerate(slices):
+                if rank != self._rank:
+                    self._peers.read(rank, addresses[rank][place][1] + theirs.start * target.itemsize, target[theirs])
+        self._meet(plan.mark)  # from here on the caller may write what others have read
 
     def _combine_my_slice(self, transfer: Transfer, half: int, plan: TransferPlan, target: Array) -> None:
         mine = transfer.slices[self._rank]
@@ -122,7 +157,7 @@ class SharedMemoryGroup(Group):
         key = (reduction is Reduction.SUM or reduction.value, *[(array.shape, array.dtype) for array in arrays])
         plan = self._plans.get(key)
         if plan is None:
-            plan = plan_transfers(arrays, reduction, self._halves)
+            plan = plan_transfers(arrays, reduction, self._halves, can_read_memory=self._peers is not None)
             if len(self._plans) >= _KEPT_PLANS:
                 self._plans.clear()
             self._plans[key] = plan

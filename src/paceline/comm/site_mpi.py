@@ -5,6 +5,7 @@ says why and aborts the world, for the others would wait for it in a collective.
 """
 
 import secrets
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +13,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from paceline.cluster import environment
+from paceline.cluster import job_options
 from paceline.cluster.job_directory import remove_job_directory
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.mpi_launchers import AnnouncedWorld
 from paceline.cluster.options import read_variables
-from paceline.cluster.site_mpi import AnnouncedWorld
 from paceline.cluster.spec import WORKER, Address, ClusterSpec, Task
 from paceline.comm.departure import Departure
 from paceline.comm.group import Group
@@ -25,8 +26,7 @@ from paceline.comm.mpi_start import start_mpi
 from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.world import World, enter_world
 from paceline.errors import ConfigurationError
-from paceline.observe.rank_logging import log_with_rank
-from paceline.rendezvous.messages import Facts
+from paceline.observe.failure import log_with_rank
 from paceline.wire import versions as compared_versions
 from paceline.wire.codec import Decoder, Record, encode
 
@@ -39,8 +39,12 @@ _SECONDS_TO_FORWARD = 0.3
 class _Introduction(Record, frozen=True):
     """What a rank tells the others first."""
 
-    facts: Facts
+    versions: dict[str, str]
+    """Name and version of each program that all ranks must share."""
+    seed: int
+    """That this rank proposes; the chief's wins."""
     local_rank: int
+    hostname: str = msgspec.field(default_factory=socket.gethostname)
     job_id: str = msgspec.field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -65,10 +69,9 @@ def join_site_mpi(
     _refuse_contradiction(announced, mpi)
     group = start_mpi(wiring)
     host = mpi.COMM_WORLD.Split_type(mpi.COMM_TYPE_SHARED)
-    facts = Facts(versions=versions, seed=secrets.randbits(_SEED_BITS))
-    introductions = _introduce(group, _Introduction(facts, host.Get_rank()))
+    introductions = _introduce(group, _Introduction(versions, secrets.randbits(_SEED_BITS), host.Get_rank()))
     if not read_variables(JobOptions, variables, "allow_mismatch").allow_mismatch:
-        _refuse_differences([one.facts for one in introductions])
+        _refuse_differences(introductions)
     chief = introductions[0]
     task = Task(WORKER, announced.rank)
     identity = WorkerIdentity(
@@ -79,7 +82,7 @@ def join_site_mpi(
         local_world_size=host.Get_size(),
         generation=1,
         job_id=chief.job_id,
-        seed=chief.facts.seed,
+        seed=chief.seed,
     )
 
     def leave() -> None:
@@ -112,9 +115,7 @@ def _introduce(group: Group, own: _Introduction) -> list[_Introduction]:
 
 def _cluster(introductions: Sequence[_Introduction]) -> ClusterSpec:
     """The world as TF_CONFIG would describe it. Nobody listens on its ports: MPI has its own."""
-    return ClusterSpec(
-        {WORKER: tuple(Address(one.facts.hostname, _FIRST_PORT + one.local_rank) for one in introductions)}
-    )
+    return ClusterSpec({WORKER: tuple(Address(one.hostname, _FIRST_PORT + one.local_rank) for one in introductions)})
 
 
 def _refuse_contradiction(announced: AnnouncedWorld, mpi: Any) -> None:
@@ -134,15 +135,15 @@ def _refuse_contradiction(announced: AnnouncedWorld, mpi: Any) -> None:
     )
 
 
-def _refuse_differences(facts: Sequence[Facts]) -> None:
-    """All ranks have all facts, so all refuse alike."""
+def _refuse_differences(introductions: Sequence[_Introduction]) -> None:
+    """All ranks have all introductions, so all refuse alike."""
     different = [
         text
-        for rank, one in enumerate(facts)
-        for text in compared_versions.differences(one.versions, f"rank {rank}", facts[0].versions, "rank 0")
+        for rank, one in enumerate(introductions)
+        for text in compared_versions.differences(one.versions, f"rank {rank}", introductions[0].versions, "rank 0")
     ]
     if different:
         raise ConfigurationError(
             f"the versions differ between ranks: {'; '.join(different)}. Install the same versions everywhere, "
-            f"or set {environment.ALLOW_MISMATCH}=1 to run with different versions. [hosts-differ]"
+            f"or set {job_options.ALLOW_MISMATCH}=1 to run with different versions. [hosts-differ]"
         )

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.comm.arithmetic import check_defined
-from paceline.comm.group import Reduction
+from paceline.comm.group import Reduction, check_defined
 
 _MERGES = {Reduction.SUM: "Add", Reduction.MIN: "Min", Reduction.MAX: "Max"}
 _WORD_BYTES = 4

@@ -20,8 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
-from paceline.comm.arithmetic import check_defined
-from paceline.comm.group import Array, Group, Reduction, Request
+from paceline.comm.group import Array, Group, Reduction, Request, check_defined
 from paceline.comm.tensorflow_carriers import Carrier, carrier_of, from_words, size_class, to_words, words_for
 
 _KEY_OF_ALL_RANKS = 1

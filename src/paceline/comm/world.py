@@ -1,4 +1,4 @@
-"""This process's place in the job: who it is, its line to whoever watches it, and the groups that it talks in.
+"""This process's place in the job: who it is, its line to its agent, and the groups that it talks in.
 
 A process belongs to one world for its whole life: the launcher's (known from the environment), one joined by hand, or
 alone. Its groups are formed at first use, not when the place is known: workers that still download data keep nobody
@@ -16,21 +16,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paceline.cluster import environment
+from paceline.cluster import environment, job_options
 from paceline.cluster.communication import Communication, refuse_different
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import WorkerIdentity, launched_identity
 from paceline.cluster.options import read_variables
 from paceline.cluster.spec import WORKER, Task
+from paceline.comm.agent_sink import AgentSink
 from paceline.comm.axes import DATA, Axes
 from paceline.comm.mpi_wiring import MpiWiring
-from paceline.comm.wishes import Wishes
-from paceline.rendezvous.channel import Failed, Finishing, Joined, Joining, Message, WatcherLine
+from paceline.comm.step_flags import StepFlags
+from paceline.events.bus import bus
+from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Joining, Message
 
 if TYPE_CHECKING:
     from paceline.cluster.spec import ClusterSpec
+    from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
-    from paceline.comm.whereabouts import CountedGroup
 
     Place = tuple[ClusterSpec, Task]
 
@@ -48,10 +50,10 @@ class World:
     Args:
         identity: Rank, world size and the rest.
         connect: Forms the group of all ranks; called once, when somebody first talks.
-        line: Tells whoever watches this process; None when nobody does.
+        line: To this process's agent; None without one.
         leave: Called after the group was left in order.
-        abandon: Called with the exit code by a process that leaves in a hurry, where nobody watches: ends this process
-            and the others. None where a watcher does that.
+        abandon: Called with the exit code by a process that leaves in a hurry and has no agent: ends this process and
+            the others. None where an agent does that.
         place: Says what `place` is, when somebody wants to know.
     """
 
@@ -59,7 +61,7 @@ class World:
         self,
         identity: WorkerIdentity,
         connect: Callable[[], "Group"],
-        line: WatcherLine | None = None,
+        line: AgentLine | None = None,
         leave: Callable[[], None] = lambda: None,
         abandon: Callable[[int], None] | None = None,
         place: "Callable[[], Place | None]" = lambda: None,
@@ -69,6 +71,8 @@ class World:
         self.abandon = abandon
         self.fatal: BaseException | None = None
         """The error that ended communication; TensorFlow hands on only its text, so it is kept here."""
+        self.fails_with_another: Callable[[BaseException], bool] = lambda _: False
+        """Whether an error that ended the script says that another process is lost, whose end the launcher sees."""
         self.solo_training_allowed = read_variables(JobOptions, os.environ, "allow_independent").allow_independent
         """Whether an optimizer step that concerns this rank only is meant (a model built outside the scope)."""
         self.has_lonely_gradients = False
@@ -77,7 +81,7 @@ class World:
         """Whether something has been asked for that all ranks compute together: a sum, rows, a gathered tensor."""
         self.communication = Communication.MPI
         """What carries the numbers, from `connect_through` on."""
-        self.wishes = Wishes()
+        self.flags = StepFlags()
         """What ranks want of each other at the end of a step."""
         self._connect = connect
         self._over: Callable[[Group], Group] = lambda messages: messages
@@ -125,6 +129,11 @@ class World:
         """The group of the ranks that lie in one line with this one along an axis: see `Axes.along`."""
         return self._axes.along(name)
 
+    @property
+    def models(self) -> tuple[tuple[int, ...], ...]:
+        """Of each model that the job trains, the ranks that are its replicas."""
+        return self._axes.lines(DATA)
+
     def arrange(self, axes: Mapping[str, int]) -> None:
         """Lays the ranks out on other axes, before any group is formed: see `Axes.arrange`."""
         self._axes.arrange(axes)
@@ -154,7 +163,7 @@ class World:
         if self.formed:
             raise RuntimeError(
                 f"the ranks already communicate over {self.communication.value}, too late for {communication.value}. "
-                f"Set {environment.COMMUNICATION} before the script starts. [communication]"
+                f"Set {job_options.COMMUNICATION} before the script starts. [communication]"
             )
         self.communication = communication
         self._over = over
@@ -174,7 +183,7 @@ class World:
             self.solo_training_allowed = before
 
     def tell(self, message: Message) -> None:
-        """Tells the watcher, if there is one that can be told."""
+        """Tells the agent, if there is one that can be told."""
         if self._line is None:
             return
         if self._line.is_open:
@@ -183,8 +192,8 @@ class World:
             self._is_cut_off = True
             _LOGGER.warning("%s, which hears of no step any more [descriptors-closed]", _CLOSED)
 
-    def answer_watcher(self) -> bool:
-        """Tells the watcher where this rank is whenever it asks. Blocks; returns whether the watcher is gone."""
+    def answer_agent(self) -> bool:
+        """Tells the agent where this rank is whenever it asks. Blocks; returns whether the agent is gone."""
         return self._line is not None and self._line.answer(self._axes.whereabouts)
 
     def finish(self) -> None:
@@ -207,7 +216,7 @@ class World:
             )
 
     def fail(self, report: Failed) -> None:
-        """The script has failed: tell the watcher. The caller leaves without `finish`, which would hang."""
+        """The script has failed: tell the agent. The caller leaves without `finish`, which would hang."""
         self.tell(report)
         if self._is_cut_off:
             print((report.traceback or report.exception).rstrip(), file=sys.stderr, flush=True)
@@ -248,15 +257,15 @@ def _launched(identity: WorkerIdentity) -> World:
         wiring.arm()
 
         def connect() -> "Group":
-            from paceline.comm.mpi_start import (
-                start_mpi,
-            )  # NumPy and MPI: only a script that trains needs them
+            from paceline.comm.mpi_start import start_mpi  # NumPy and MPI: only a script that trains needs them
 
             return start_mpi(wiring)
 
-    line = None if agent_fd is None else WatcherLine(socket.socket(fileno=int(agent_fd)))
+    line = None if agent_fd is None else AgentLine(socket.socket(fileno=int(agent_fd)))
     told = {environment.TF_CONFIG: os.environ.get(environment.TF_CONFIG, "")}  # the script may write another one
-    return World(identity, connect, line, place=functools.partial(_told_place, told))
+    world = World(identity, connect, line, place=functools.partial(_told_place, told))
+    bus.subscribe(AgentSink(world.tell))
+    return world
 
 
 def _told_place(variables: Mapping[str, str]) -> "Place | None":
@@ -274,8 +283,7 @@ def current_world() -> World:
     global _current
     with _lock:
         if _current is None:
-            identity = launched_identity(os.environ)
-            _current = _launched(identity) if identity is not None else _alone()
+            _current = _launched(identity) if (identity := launched_identity(os.environ)) else _alone()
         return _current
 
 

@@ -6,7 +6,7 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 |---|---|
 | `Dataset._inputs` | the datasets that a dataset is made of |
 | `Dataset._functions` | the functions that a dataset calls |
-| `Dataset._variant_tensor` | what `tf.raw_ops.ComputeBatchSize` takes |
+| `Dataset._variant_tensor` | what `tf.raw_ops.ComputeBatchSize` takes, and a dataset derived from another |
 | an iterator's `_iterator_resource`, `_dataset` | its position as bytes; `tf.train.Checkpoint` would write files |
 | a shuffle's `_buffer_size` | how much such a position may hold |
 """
@@ -52,7 +52,12 @@ def operations_of_functions(dataset: Any) -> Iterator[set[str]]:
 
 def batch_size_of(dataset: Any) -> int:
     """Rows of a full batch as TensorFlow sees them in the operations of a dataset; negative if they do not tell."""
-    return int(tf.raw_ops.ComputeBatchSize(input_dataset=dataset._variant_tensor))
+    return int(tf.raw_ops.ComputeBatchSize(input_dataset=variant_of(dataset)))
+
+
+def variant_of(dataset: Any) -> Any:
+    """What TensorFlow's operations know a dataset by."""
+    return dataset._variant_tensor
 
 
 def shuffle_buffer_of(dataset: Any) -> int | None:

@@ -19,8 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.rows import checked_rows
-from paceline.data.slicing import local_slice
+from paceline.data.rows import checked_rows, local_slice
 from paceline.data.uneven import followed_by_empty_batches
 
 _MARK = "_paceline_local_batches"

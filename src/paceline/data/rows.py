@@ -1,17 +1,21 @@
-"""Is the first axis of a batch that of its rows? What a dataset's shapes and operations say of it.
+"""The rows of a batch: whether they are its first axis, by what a dataset says of it, and which a rank computes.
 
 Only what is sure is refused: components of one batch that differ in their first axis, and elements that are no batches.
+`describe_data` collects what is known of a dataset before its first batch.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from paceline.data.compat import with_sources
+from paceline.data.compat import batch_size_of, with_sources
+
+Number = TypeVar("Number")
 
 _GATHERS = re.compile("(?!Unbatch).*(Batch|Window|Ragged)")
 """Types of datasets, as classes without their underscore, that make batches of elements or may do so."""
@@ -130,3 +134,84 @@ def _number_of_rows(leaf: Any) -> Any:
 def _text(shape: Any) -> str:
     sizes = ", ".join("?" if size is None else str(size) for size in shape)
     return f"({sizes},)" if np.size(shape) == 1 else f"({sizes})"
+
+
+def local_slice(rows: Number, rank: int, size: int) -> tuple[Number, Number]:
+    """The rows [begin, end) of a global batch that `rank` of `size` computes.
+
+    Slices are contiguous, in rank order, cover every row exactly once, and differ by at most one row, the first ranks
+    having more, as in `tf.distribute`; with fewer rows than ranks the last ones have none.
+
+    Args:
+        rows: Rows of the global batch (an int or an integer scalar tensor).
+        rank: This rank.
+        size: Number of ranks.
+
+    >>> [local_slice(10, rank, 4) for rank in range(4)]
+    [(0, 3), (3, 6), (6, 8), (8, 10)]
+    """
+    return _begin(rows, rank, size), _begin(rows, rank + 1, size)
+
+
+def _begin(rows: Any, rank: int, size: int) -> Any:
+    remainder = rows % size
+    ranks_before_with_one_more = (rank + remainder - abs(rank - remainder)) // 2  # the smaller of the two
+    return rank * (rows // size) + ranks_before_with_one_more
+
+
+@dataclass(frozen=True, slots=True)
+class DataDescription:
+    """What a run needs to know of its data."""
+
+    is_local: bool
+    """Whether each rank feeds its own rows."""
+    batch_size: int | None
+    """Rows of a full batch as the script gives it; None if it is not known."""
+    num_batches: int | None
+    """Batches of a finite dataset; None if it is endless or does not know."""
+    steps_per_epoch: int | None
+    """As the user asks for."""
+    components: str
+    """Shapes, rows left out, and dtypes."""
+    element_spec: Any
+    """Of its batches."""
+    may_be_batched: bool
+    """Whether Keras or some operation may have put elements together."""
+    is_never_batched: bool
+    """Whether each element is sure to be one entry of an array."""
+
+
+def describe_data(
+    dataset: Any, *, batch_size: int | None, is_local: bool, steps_per_epoch: int | None, of_arrays: bool
+) -> DataDescription:
+    """Describes `dataset` without reading it.
+
+    Args:
+        dataset: A `tf.data.Dataset` of batches.
+        batch_size: Rows of a full batch, if the script has named them; else the dataset is asked.
+        is_local: Whether its batches hold this rank's rows only.
+        steps_per_epoch: What the user asks for.
+        of_arrays: Whether Keras has made the batches, from arrays.
+    """
+    return DataDescription(
+        is_local=is_local,
+        batch_size=batch_size or _positive(batch_size_of(dataset)),
+        num_batches=_positive(dataset.cardinality()),
+        steps_per_epoch=steps_per_epoch,
+        components=", ".join(_component(leaf) for leaf in tf.nest.flatten(dataset.element_spec)),
+        element_spec=dataset.element_spec,
+        may_be_batched=of_arrays or has_batch_operation(dataset),
+        is_never_batched=not of_arrays and is_slices_of_arrays(dataset),
+    )
+
+
+def _positive(number: Any) -> int | None:
+    return int(number) if int(number) > 0 else None
+
+
+def _component(spec: Any) -> str:
+    shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", None)
+    if shape is None or dtype is None:
+        return type(spec).__name__
+    sizes = "unknown rank" if shape.rank is None else tuple(shape)[1:]
+    return f"{dtype.name} {sizes}"

@@ -5,21 +5,25 @@
 
 Callbacks run on every rank and see the same logs, so they mostly agree. One that looks at something else (a clock, a
 file, a random number) may not: then whoever wants to stop stops all, and the learning rate that a rank has changed is
-everybody's (the lowest such rank's). With PACELINE_STRICT=1 the callback that disagreed is named instead.
+everybody's (the lowest such rank's). With ``--strict`` the callback that disagreed is named instead.
 
-After each batch the ranks meet only if some rank has a callback with something to say there.
+After each batch the ranks meet only if some rank has a callback with something to say there; then one message of a
+few numbers tells each whether all have decided the same. It is not a part of the next step's count of rows: a rank
+learns that count after it has taken the step's batch from the data, which one worker that stops here has not.
 """
 
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 
-from paceline.cluster import environment
+from paceline.cluster import job_options
+from paceline.cluster.job_options import JobOptions
+from paceline.cluster.options import read_variables
 from paceline.comm.group import Group, Reduction
 from paceline.comm.script_lines import lines_of_ranks
 from paceline.errors import DesynchronizedError
@@ -30,8 +34,9 @@ _LOGGER = logging.getLogger("paceline")
 Function = Callable[..., Any]
 
 _STOPS = ("stop_training", "stop_evaluating", "stop_predicting")
-_NUM_WISHES = len(_STOPS) + 3
-_ENDED, _CHANGED_RATE, _RATE = range(len(_STOPS), _NUM_WISHES)
+_ENDED, _CHANGED_RATE, _RATE = range(len(_STOPS), len(_STOPS) + 3)
+_NO_RATE = -1
+"""No learning rate, beside the bits of one."""
 
 BATCH_HOOKS = (
     "on_train_batch_begin",
@@ -56,7 +61,7 @@ class Agreement:
     def __init__(self, callbacks: Any, group: Group) -> None:
         self._callbacks = callbacks
         self._group = group
-        self._strict = os.environ.get(environment.STRICT) == "1"
+        self._strict = read_variables(JobOptions, os.environ, "strict").strict
         self._rate = self._current_rate()
         self._said: set[int] = set()
         own = np.array([_has_own(callbacks.callbacks, hook) for hook in BATCH_HOOKS], np.int8)
@@ -77,19 +82,10 @@ class Agreement:
             StopIteration: a callback of some rank raised it; on all ranks.
             DesynchronizedError: callbacks disagreed, and PACELINE_STRICT is 1.
         """
-        before = self._wishes(ended=False)
-        ended: StopIteration | None = None
-        culprit = ""
-        with contextlib.ExitStack() as stack:
-            turns = stack.enter_context(self._one_by_one()) if self._strict else iter([""])
-            for name in turns:
-                try:
-                    keras_hook(self._callbacks, *arguments, **options)
-                except StopIteration as error:
-                    ended = error
-                if not culprit and not np.array_equal(before, self._wishes(ended is not None), equal_nan=True):
-                    culprit = name
-        if self._agree(hook, self._wishes(ended is not None), culprit):
+        ended, culprit = (self._call_one_by_one if self._strict else _call)(
+            self._callbacks, keras_hook, arguments, options
+        )
+        if self._agree(hook, self._decisions(ended is not None), culprit):
             raise ended or StopIteration(f"a callback of another rank ended {hook}")
 
     def compare_first_epochs(self) -> None:
@@ -107,32 +103,36 @@ class Agreement:
                 f"{lines_of_ranks(self._group)} [backup-differs]"
             )
 
-    @contextlib.contextmanager
-    def _one_by_one(self) -> Iterator[Iterator[str]]:
-        """Leaves one callback in the list at a time, to see which one decides what; yields their names."""
-        everyone = self._callbacks.callbacks
-
-        def turns() -> Iterator[str]:
-            for callback in everyone:
-                self._callbacks.callbacks = [callback]
-                yield type(callback).__name__
-
+    def _call_one_by_one(
+        self, callbacks: Any, keras_hook: Function, arguments: Any, options: Any
+    ) -> tuple[StopIteration | None, str]:
+        """As `_call`, with one callback in the list at a time; and the name of the first that has decided something."""
+        everyone, before = callbacks.callbacks, self._decisions(ended=False)
+        ended, culprit = None, ""
         try:
-            yield turns()
+            for callback in everyone:
+                callbacks.callbacks = [callback]
+                ended = _call(callbacks, keras_hook, arguments, options)[0] or ended
+                if not culprit and not np.array_equal(before, self._decisions(ended is not None)):
+                    culprit = type(callback).__name__
         finally:
-            self._callbacks.callbacks = everyone
+            callbacks.callbacks = everyone
+        return ended, culprit
 
-    def _wishes(self, ended: bool) -> Any:
+    def _decisions(self, ended: bool) -> npt.NDArray[np.int64]:
+        """What this rank has decided; the learning rate by its bits, which compare alike on all ranks, also as NaN."""
         model = self._callbacks.model
         rate = self._current_rate()
-        wishes = np.zeros(_NUM_WISHES)
-        wishes[: len(_STOPS)] = [bool(getattr(model, name, False)) for name in _STOPS]
-        wishes[_ENDED] = ended
-        wishes[_CHANGED_RATE] = rate is not None and rate != self._rate
-        wishes[_RATE] = np.nan if rate is None else rate
-        return wishes
+        stops = [bool(getattr(model, name, False)) for name in _STOPS]
+        bits = _NO_RATE if rate is None else int(np.float64(rate).view(np.int64))
+        return np.array([*stops, ended, rate is not None and rate != self._rate, bits], np.int64)
 
-    def _agree(self, hook: str, own: Any, culprit: str) -> bool:
+    def _agree(self, hook: str, own: npt.NDArray[np.int64], culprit: str) -> bool:
+        highest, lowest_inverted = self._group.all_reduce([own, ~own], Reduction.MAX)
+        if np.array_equal(highest, own) and np.array_equal(lowest_inverted, ~own):
+            if own[_CHANGED_RATE]:
+                self._rate = _rates(own[None])[0]
+            return bool(own[_ENDED])
         everyones = np.concatenate(self._group.all_gather(own[None]))
         wanted = everyones[:, :_RATE].max(axis=0)
         same = (everyones[:, :_RATE] == wanted).all() and len(np.unique(everyones[:, _RATE])) == 1
@@ -142,21 +142,23 @@ class Agreement:
             if wanted[index] and not own[index]:
                 setattr(self._callbacks.model, name, True)
         if wanted[_CHANGED_RATE]:
-            self._rate = everyones[int(everyones[:, _CHANGED_RATE].argmax()), _RATE]
+            self._rate = _rates(everyones)[int(everyones[:, _CHANGED_RATE].argmax())]
             variable = _rate_variable(self._callbacks.model)
             if variable is not None and float(variable.numpy()) != self._rate:
                 variable.assign(self._rate)
         return bool(wanted[_ENDED])
 
     def _report(self, hook: str, everyones: Any, culprit: str) -> None:
-        what = int((everyones[:, :_RATE] != everyones[0, :_RATE]).any(axis=0).argmax())
+        different = (everyones[:, :_RATE] != everyones[0, :_RATE]).any(axis=0)
+        what = int(different.argmax()) if different.any() else _CHANGED_RATE  # all have changed it, to other rates
         ranks = ", ".join(str(rank) for rank in np.flatnonzero(everyones[:, what]))
-        wish = (
+        names = (
             *_STOPS,
             "StopIteration",
-            f"the learning rate ({', '.join(f'{rate:g}' for rate in everyones[:, _RATE])})",
+            f"the learning rate ({', '.join(f'{rate:g}' for rate in _rates(everyones))})",
         )
-        message = f"callbacks disagree between ranks in {hook} about {wish[what]}: only rank(s) {ranks} decided so"
+        who = f"only rank(s) {ranks} decided so" if different.any() else "each rank has set its own"
+        message = f"callbacks disagree between ranks in {hook} about {names[what]}: {who}"
         if self._strict:
             raise DesynchronizedError(
                 f"{message}, by {self._names(culprit, everyones[:, what])}. {lines_of_ranks(self._group)} "
@@ -168,7 +170,7 @@ class Agreement:
                 "%s; the decision takes effect on all ranks. With %s=1 the job stops here instead and names the "
                 "callback.",
                 message,
-                environment.STRICT,
+                job_options.STRICT,
             )
 
     def _names(self, culprit: str, decided: Any) -> str:
@@ -179,6 +181,21 @@ class Agreement:
     def _current_rate(self) -> float | None:
         variable = _rate_variable(self._callbacks.model)
         return None if variable is None else float(variable.numpy())
+
+
+def _rates(decisions: npt.NDArray[Any]) -> list[float]:
+    """The learning rate of each rank's decisions; NaN without one."""
+    rates: list[float] = np.ascontiguousarray(decisions[:, _RATE]).view(np.float64).tolist()
+    return rates
+
+
+def _call(callbacks: Any, keras_hook: Function, arguments: Any, options: Any) -> tuple[StopIteration | None, str]:
+    """Calls a hook of all callbacks; returns what one raised to end the loop, and no name."""
+    try:
+        keras_hook(callbacks, *arguments, **options)
+    except StopIteration as error:
+        return error, ""
+    return None, ""
 
 
 def agreed(hook: str) -> Callable[[Function], Function]:
@@ -204,7 +221,7 @@ def agreed(hook: str) -> Callable[[Function], Function]:
 def _agreement_of(callbacks: Any) -> Agreement | None:
     model = callbacks.model
     strategy = paceline_strategy_of(model) if hasattr(model, "distribute_strategy") else None
-    return Agreement(callbacks, strategy.group) if strategy is not None and strategy.group.size > 1 else None
+    return Agreement(callbacks, strategy.fit_group) if strategy is not None and strategy.fit_group.size > 1 else None
 
 
 def _has_own(callbacks: Any, hook: str) -> bool:

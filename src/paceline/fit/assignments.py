@@ -94,7 +94,7 @@ def _of_all_ranks(value: Any, aggregation: str, replica: PacelineReplicaContext)
             value = value / tf.cast(replica.num_replicas_in_sync, value.dtype)
         case "only_first_replica" if replica.rank != 0:
             value = tf.zeros_like(value)
-    [total] = replica.strategy.extended.collectives.all_reduce([tf.stop_gradient(value)])
+    [total] = replica.collectives.all_reduce([tf.stop_gradient(value)])
     return total
 
 

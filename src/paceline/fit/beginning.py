@@ -14,8 +14,7 @@ import numpy as np
 
 from paceline.comm.group import Group
 from paceline.comm.script_lines import lines_of_ranks
-from paceline.data.description import DataDescription
-from paceline.data.slicing import local_slice
+from paceline.data.rows import DataDescription, local_slice
 from paceline.errors import DesynchronizedError
 from paceline.fit.compat import all_layers
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from paceline.fit import compat
 from paceline.fit.beginning import begin_together
 from paceline.fit.metrics import no_numbers_yet
-from paceline.fit.strategies import paceline_strategy_of
+from paceline.fit.strategies import paceline_strategy_of, servers_strategy_of
 from paceline.fit.unbatched import check_batched
 
 _LOGGER = logging.getLogger("paceline")
@@ -33,7 +33,8 @@ def built_without_data(keras_build: Function) -> Function:
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = paceline_strategy_of(self)
         if strategy is None:
-            keras_build(self, iterator=iterator, data_batch=data_batch)
+            if not _built_under_servers(self, iterator, data_batch):
+                keras_build(self, iterator=iterator, data_batch=data_batch)
             return
         if iterator is not None and iterator.description is not None:
             is_training = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
@@ -49,6 +50,20 @@ def built_without_data(keras_build: Function) -> Function:
             share_chiefs_values(self, strategy)
 
     return _maybe_symbolic_build
+
+
+def _built_under_servers(model: Any, iterator: Any, data_batch: Any) -> bool:
+    """Builds a model under parameter servers, from shapes; whether it is one.
+
+    What cannot be built from shapes is built when its step is traced.
+    """
+    if (strategy := servers_strategy_of(model)) is None:
+        return False
+    shapes = data_batch if iterator is None else iterator._distributed_dataset.element_spec
+    if _are_known(shapes):
+        with strategy.scope():
+            _try_to_build(model, shapes)
+    return True
 
 
 def build_from(model: Any, shapes: Any) -> None:
@@ -127,6 +142,13 @@ def without_xla(keras_compile: Function) -> Function:
 
     def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = paceline_strategy_of(self)
+        if strategy is None and servers_strategy_of(self) is not None:
+            if signature.bind(self, *args, **kwargs).arguments.get("jit_compile") not in (None, False, "auto"):
+                _LOGGER.warning(
+                    "jit_compile=True: XLA cannot compile a step whose variables lie on parameter servers; the step "
+                    "runs without XLA, with the same numbers."
+                )
+            return keras_compile(self, *args, **kwargs)
         if strategy is None or strategy.group.size == 1:
             return keras_compile(self, *args, **kwargs)
         arguments = signature.bind(self, *args, **kwargs)

@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from paceline.data.description import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
+from paceline.data.rows import DataDescription, describe_data
 from paceline.data.streams import Reading, one_ahead, read_as_asked_for, stream_of
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
+from paceline.fit.dealing.worker_data import worker_data_of
 from paceline.fit.predictions import CountedBatches, predicting_model
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
-from paceline.fit.snapshots.skipped_batches import draw_skipped_batches
+from paceline.fit.snapshots.data_replay import draw_skipped_batches
 from paceline.fit.unbatched import check_batched
 from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.compat import ParameterServerStrategyV2
 
 
 def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | Unfollowed]) -> Any:
@@ -199,6 +201,9 @@ class _Distributor:
         log, is_stream = None, isinstance(self._iterator.data_adapter, GeneratorDataAdapter)
         if is_stream:
             dataset = read_as_asked_for(dataset)
+        if isinstance(self._strategy, ParameterServerStrategyV2):
+            # The chief reads all of it, and deals its batches.
+            return one_ahead(dataset) if is_stream else worker_data_of(dataset)
         if not isinstance(self._strategy, SynchronousStrategy):
             return self._strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
         group = self._strategy.group

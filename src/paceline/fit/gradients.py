@@ -83,7 +83,7 @@ def applied(keras_apply: Function) -> Function:
             if replica.rank > 0:
                 gradients = [_nothing_like(gradient) for gradient in gradients]
         else:
-            parts = summed_over_ranks(parts, replica.strategy.extended.collectives.all_reduce, replica)
+            parts = summed_over_ranks(parts, replica.collectives.all_reduce, replica)
             replica.gradients_are_reduced = True
         for index, part in zip(own, parts, strict=True):
             gradients[index] = part
@@ -117,7 +117,7 @@ def clipped(keras_clip: Function) -> Function:
     def _clip_gradients(self: Any, grads: Iterable[Any]) -> Any:
         replica = current_replica()
         if replica is not None and not replica.gradients_are_reduced:
-            grads = summed_over_ranks(list(grads), replica.strategy.extended.collectives.all_reduce, replica)
+            grads = summed_over_ranks(list(grads), replica.collectives.all_reduce, replica)
             replica.gradients_are_reduced = True
         return keras_clip(self, grads)
 
@@ -228,7 +228,7 @@ def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: Pacel
         for index, gradient in enumerate(gradients)
         if gradient is not None and not isinstance(gradient, tf.IndexedSlices)
     ]
-    collectives = replica.strategy.extended.collectives
+    collectives = replica.collectives
     totals = all_reduce([gradients[index] for index in dense]) if dense else []
     for index, total in zip(dense, totals, strict=True):
         gradients[index] = total
@@ -261,7 +261,7 @@ def _each_once(values: Any, indices: Any, of_rows: bool, replica: PacelineReplic
     can_be_alike = tf.equal(length % num_ranks, 0)
     if tf.get_static_value(replica.rows.local) is not None:
         # In batches of a fixed size what is the same for each row (tf.zeros_like(x)) has become a constant.
-        of_rows_anywhere = tf.reduce_any(replica.strategy.extended.collectives.all_gather(tf.constant([of_rows])))
+        of_rows_anywhere = tf.reduce_any(replica.collectives.all_gather(tf.constant([of_rows])))
         num_rows = tf.maximum(replica.rows.count(), 1)
         can_be_alike &= tf.logical_not(of_rows_anywhere & tf.equal(length % num_rows, 0))
 

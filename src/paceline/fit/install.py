@@ -59,8 +59,11 @@ def _install(keras: ModuleType) -> None:
         strategies,
         tapes,
     )
+    from paceline.fit.evaluation import followed_fit
     from paceline.fit.files import file_seams
-    from paceline.fit.snapshots import backups, kept_fit, newer_files
+    from paceline.fit.pipelining import pipeline_seams
+    from paceline.fit.snapshots import callback_files, resumable_fit
+    from paceline.fit.tables import table_seams
 
     compat.check()
     loss = compat.loss_module
@@ -85,6 +88,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
+    keras_fit = trainer.fit
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
     _replace(compat.Trainer, "compile", building.without_xla)
@@ -93,7 +97,7 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
     _replace(trainer, "_make_function", steps.taken_together)
     _replace_in_graphs(trainer, "train_step", steps.of_keras)
-    _replace(trainer, "_make_function", kept_fit.telling_of_traces)
+    _replace(trainer, "_make_function", resumable_fit.telling_of_traces)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
     _replace_in_graphs(trainer, "_aggregate_additional_loss", losses.aggregated)
     _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
@@ -101,6 +105,7 @@ def _install(keras: ModuleType) -> None:
     _replace(keras.Layer, "add_weight", assignments.told_how_to_combine)
     for name in ("assign", "assign_add", "assign_sub"):
         _replace_in_graphs(keras.Variable, name, assignments.assigned)
+    table_seams.install(_replace, _replace_in_graphs)
     for name in ("uniform", "normal", "randint", "dropout"):
         _replace_in_graphs(compat.random_module, name, getattr(random_rows, name))
     _replace_in_graphs(keras.random.SeedGenerator, "next", steps.drawn_in_step)
@@ -117,20 +122,46 @@ def _install(keras: ModuleType) -> None:
         _replace(trainer, name, streams.readings_ended)
     _replace(keras.Model, "summary", runs.summary_by_chief)
     _replace(compat.io_utils, "print_msg", runs.unless_silent)
-    _replace(trainer, "fit", kept_fit.kept)
+    _replace(trainer, "fit", resumable_fit.resumable)
+    _install_dealing(keras, compat)
+    pipeline_seams.install(_replace, _replace_in_graphs)
+    _replace(trainer, "fit", functools.partial(followed_fit.followed, keras_fit=keras_fit))
     _hide_own_frames(compat)
     file_seams.install(keras, _replace)
-    backups.install(keras.callbacks.BackupAndRestore, _replace)
-    newer_files.install(_replace, file_seams.spread)
+    callback_files.install(_replace, file_seams.spread, resumable_fit.is_in_fit)
     for hook in (*agreement.BEGIN_HOOKS, *agreement.EPOCH_HOOKS, *agreement.BATCH_HOOKS):
         _replace(keras.callbacks.CallbackList, hook, agreement.agreed(hook))
-    for hook in kept_fit.HOOKS:
-        _replace(keras.callbacks.CallbackList, hook, kept_fit.after_hook(hook))
-    _replace(trainer, "_get_metrics_result_or_logs", kept_fit.with_restored_logs)
+    for hook in resumable_fit.HOOKS:
+        _replace(keras.callbacks.CallbackList, hook, resumable_fit.after_hook(hook))
+    _replace(trainer, "_get_metrics_result_or_logs", resumable_fit.with_restored_logs)
     _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.gathered)
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
-        compat.trainer_module.TFEpochIterator, kept_fit.follow
+        compat.trainer_module.TFEpochIterator, resumable_fit.follow
     )
+
+
+def _install_dealing(keras: ModuleType, compat: ModuleType) -> None:
+    """What `fit`, `evaluate` and `predict` do under parameter servers."""
+    from paceline.fit.dealing import atomic_updates, dealt_functions, refused_fits, step_trace, trainer_seams
+
+    trainer = compat.TensorFlowTrainer
+    _replace_in_graphs(keras.Variable, "assign_add", atomic_updates.added)
+    _replace_in_graphs(keras.Variable, "assign_sub", atomic_updates.subtracted)
+    _replace_in_graphs(keras.random.SeedGenerator, "next", step_trace.drawn_in_dealt_step)
+    _replace(trainer, "_make_function", trainer_seams.dealt)
+    _replace(trainer, "make_predict_function", trainer_seams.dealt_prediction)
+    _replace(compat.Trainer, "reset_metrics", trainer_seams.after_all_steps)
+    _replace(trainer, "predict_on_batch", trainer_seams.predicted_at_once)
+    _replace(compat.trainer_module, "potentially_ragged_concat", dealt_functions.put_together)
+    _replace(keras.callbacks.CallbackList, "on_predict_batch_end", trainer_seams.with_outputs)
+    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+        _replace(trainer, name, trainer_seams.left_with_nothing_running)
+    for name in ("fit", "evaluate", "predict"):
+        _replace(trainer, name, refused_fits.checked)
+    _replace(trainer, "_get_metrics_result_or_logs", trainer_seams.of_all_steps)
+    for name in ("save_model", "save_weights"):
+        _replace(compat.saving_api, name, trainer_seams.drained_first)
+    _replace(keras.Model, "export", trainer_seams.drained_first)
 
 
 def _hide_own_frames(compat: ModuleType) -> None:
@@ -149,6 +180,6 @@ def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
 
 def _replace_in_graphs(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
     """As `_replace`, for what users' `tf.function`s reach: AutoGraph leaves it alone, as it does Keras's own."""
-    from paceline.strategy.as_written import as_written
+    from paceline.strategy.graph_collectives import as_written
 
     _replace(owner, name, lambda original: as_written(wrap(original)))

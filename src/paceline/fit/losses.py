@@ -218,7 +218,7 @@ def masked(keras_apply_mask: Function) -> Function:
 
 def _sum_over_ranks(replica: PacelineReplicaContext, value: Any) -> Any:
     """A constant of the step: no gradient flows through a denominator."""
-    [total] = replica.strategy.extended.collectives.all_reduce([tf.stop_gradient(value)])
+    [total] = replica.collectives.all_reduce([tf.stop_gradient(value)])
     return total
 
 

@@ -21,8 +21,8 @@ import tensorflow as tf
 from paceline.fit.losses import within_a_metric
 from paceline.fit.replica import current_replica
 from paceline.fit.strategies import paceline_strategy_of
-from paceline.strategy.as_written import as_written
 from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.graph_collectives import as_written
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]

@@ -150,7 +150,7 @@ def _with_different_numbers_as_tensors(leaves: list[Any], replica: PacelineRepli
     numbers = {index: number for index, number in numbers.items() if number.dtype.kind in "iuf"}
     if numbers:
         own = tf.constant([[number.astype(np.float64) for number in numbers.values()]])
-        everybodys = replica.strategy.extended.collectives.all_gather(own).numpy()
+        everybodys = replica.collectives.all_gather(own).numpy()
         for (index, number), ranks in zip(numbers.items(), everybodys.T, strict=True):
             if len({value.tobytes() for value in ranks}) > 1:
                 leaves[index] = tf.constant(number)

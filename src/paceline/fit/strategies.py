@@ -5,9 +5,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from paceline.cluster import environment
+from paceline.cluster.job_options import JobOptions
+from paceline.cluster.options import read_variables
 from paceline.comm.world import World, current_world
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
+from paceline.strategy.compat import ParameterServerStrategyV2
+from paceline.strategy.pipeline import PipelineStrategy
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -39,6 +42,18 @@ def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
     return strategy if isinstance(strategy, SynchronousStrategy) else None
 
 
+def pipeline_strategy_of(model: Any) -> PipelineStrategy | None:
+    """The `PipelineStrategy` that `model` was made under; None for any other model."""
+    strategy = model._distribute_strategy
+    return strategy if isinstance(strategy, PipelineStrategy) else None
+
+
+def servers_strategy_of(model: Any) -> Any:
+    """The `ParameterServerStrategy` that `model` was made under; None for any other model."""
+    strategy = model._distribute_strategy
+    return strategy if isinstance(strategy, ParameterServerStrategyV2) else None
+
+
 def other_strategy_of(model: Any) -> str | None:
     """The class of the strategy that `model` was built under, if that is not Paceline's; None without any."""
     strategy = model._distribute_strategy
@@ -63,7 +78,8 @@ def _drop_in_strategy() -> SynchronousStrategy | None:
     """The one drop-in strategy of this process, made when the first model needs it; None where there is to be none."""
     global _drop_in
     world = current_world()
-    if named_strategies or not world.launched or os.environ.get(environment.DROP_IN) != "1":
+    wanted = read_variables(JobOptions, os.environ, "drop_in").drop_in
+    if named_strategies or not world.launched or not wanted:
         return None
     if _drop_in is None:
         _drop_in = DropInStrategy(world)

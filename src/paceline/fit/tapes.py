@@ -53,24 +53,30 @@ def taken(tape_gradient: Function) -> Function:
     ranks may go ways of their own or take one row after the other, they stay as they are.
     """
 
-    def gradient(self: Any, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
+    def gradient(
+        self: Any,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+    ) -> Any:
         replica = current_batch_replica()
         if replica is None or _thread.is_inner or not replica.rows.is_training:
             note_gradients(sources)
-            return tape_gradient(self, target, sources, output_gradients, **options)
+            return tape_gradient(self, target, sources, output_gradients, unconnected_gradients)
         rows, targets = replica.rows, tf.nest.flatten(target)
         is_variable = [isinstance(source, (keras.Variable, tf.Variable)) for source in tf.nest.flatten(sources)]
         is_of_the_model = not any(is_variable) and _is_of_the_model(targets, rows)
         if _thread.is_apart or is_of_the_model or not rows.is_here:
             rows.gradients_are_local |= any(is_variable) and not rows.in_keras_step
-            return tape_gradient(self, target, sources, output_gradients, **options)
+            return tape_gradient(self, target, sources, output_gradients, unconnected_gradients)
         given = [None] * len(targets) if output_gradients is None else tf.nest.flatten(output_gradients)
         parts = list(_parts(targets, given, rows))
         upstreams = None
         if any(upstream is not None for _, upstream in parts):
             upstreams = [tf.ones_like(value) if upstream is None else upstream for value, upstream in parts]
         with _thread.flagged("is_inner"):
-            gradients = tape_gradient(self, [value for value, _ in parts], sources, upstreams, **options)
+            gradients = tape_gradient(self, [value for value, _ in parts], sources, upstreams, unconnected_gradients)
         leaves = tf.nest.flatten(gradients)
         found = [index for index, leaf in enumerate(leaves) if leaf is not None]
         of_variables = [index for index in found if is_variable[index]]

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from paceline.place import world_size
+from paceline.ranks import world_size
 
 
 class LearningRateWarmup(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped

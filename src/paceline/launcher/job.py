@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paceline.cluster.job_options import JobOptions
-from paceline.cluster.spec import CHIEF, Role
+from paceline.cluster.spec import CHIEF, PARAMETER_SERVER, ROLES, SERVING_WORKER, Role, Task, cast_of
 
 if TYPE_CHECKING:
     from paceline.cluster.hosts import HostSlots
@@ -50,7 +50,7 @@ class JobDescription:
         command: What each worker of this host executes.
         num_workers: How many of them: on this host, or with `hosts` in all.
         roles: Of the processes that are not just workers, one entry for each: a chief, which is one of `num_workers`,
-            and those outside of the world, which come on top. All execute the same, the latter on the first host.
+            and those outside of the world, which come on top.
         environment: The variables that workers inherit, the launcher's own as a rule.
         options: What the user has decided, from the command line, variables and a file.
         program: What `command` runs, for other hosts to run it, too.
@@ -86,6 +86,25 @@ class JobDescription:
             faults.append("roles: received several chiefs; expected one at most")
         if faults:
             raise ValueError("\n".join(faults) + " [option]")
+
+    def cast(self, num_workers: int) -> tuple[tuple[Task, Role], ...]:
+        """Task and role of each process of the job, ranks first, the others numbered on behind them.
+
+        Beside parameter servers the chief is the only rank, and the workers stand outside of the world.
+
+        Args:
+            num_workers: Of the whole job.
+        """
+        num_servers = self.options.ps or 0
+        if not num_servers:
+            return cast_of(self.roles, num_workers)
+        servers = [SERVING_WORKER] * num_workers + [ROLES[PARAMETER_SERVER]] * num_servers
+        return cast_of([ROLES[CHIEF], *servers, *self.roles], 1)
+
+    @property
+    def most_processes(self) -> int:
+        """How many processes of the job may run on this host at most."""
+        return len(self.cast(self.num_workers))
 
     @property
     def start_timeout_seconds(self) -> float:

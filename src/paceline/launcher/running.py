@@ -35,8 +35,9 @@ def _run_head(job: JobDescription, job_id: str, guard: GuardLine) -> int:
     import asyncio  # here, and the head, because they take longer to load than the guard takes to start
 
     from paceline.launcher.head import Head
+    from paceline.launcher.hosts.ways import way_to_hosts
 
-    return asyncio.run(Head(job, job_id, guard).run())
+    return asyncio.run(Head(job, job_id, way_to_hosts(job, job_id, guard)).run())
 
 
 def check(job: JobDescription) -> None:

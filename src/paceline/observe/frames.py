@@ -20,6 +20,11 @@ def is_between(filename: str) -> bool:
     return filename.startswith((PACELINE, *_keras())) or _TENSORFLOW in filename
 
 
+def is_users(filename: str) -> bool:
+    """Whether this is a file of the user's code, and of no library."""
+    return not is_between(filename) and not _is_library(filename)
+
+
 def hides_between() -> bool:
     """Whether such frames are to be hidden; ``keras.config.disable_traceback_filtering()`` says no."""
     config = getattr(sys.modules.get("keras"), "config", None)

@@ -8,26 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paceline.cluster.faults import Fault, refuse_any, shown
-from paceline.cluster.options import faults_of, option
+from paceline.cluster.options import OptionTable, option
+from paceline.cluster.value_checks import Fault, Grammar, refuse_any, shown
 from paceline.render.gcloud_startup import SECRET_ATTRIBUTE, startup_script
-from paceline.render.grammar import (
-    ABSOLUTE_PATH,
-    ACCELERATOR,
-    CLOUD_WORD,
-    CODE_SOURCE,
-    DISK_SIZE,
-    HOST_LABEL,
-    PACKAGE,
-    PORT,
-    PROJECT,
-    SCOPES,
-    SECRET_MANAGER_NAME,
-    TEXT,
-    ZONE,
-)
 from paceline.render.shell_text import here_document, option_lines
-from paceline.render.training_run import TrainingRun
+from paceline.render.training_run import ABSOLUTE_PATH, HOST_LABEL, PORT, TEXT, TrainingRun
 
 START_TIMEOUT_SECONDS = 1800.0
 """Without ``--start-timeout``: every machine installs TensorFlow before it joins."""
@@ -56,48 +41,73 @@ _SECRET = rf"""
 (umask 077 && head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > "$folder/{SECRET_ATTRIBUTE}")
 """.lstrip()
 
+_ZONE = Grammar(r"[a-z]+-[a-z]+[0-9]+-[a-z]", "a zone of Compute Engine", "us-central1-a")
+
+_CLOUD_WORD = Grammar(r"[a-z]([a-z0-9-]*[a-z0-9])?", "lower-case letters, digits and '-'", "n2-standard-8")
+
+_PROJECT = Grammar(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]*", "the identifier of a project", "my-project-123")
+
+_ACCELERATOR = Grammar(r"type=[a-z][a-z0-9-]*(,count=[1-9][0-9]*)?", "type=TYPE,count=NUMBER", "type=nvidia-l4,count=1")
+
+_SCOPE_NAMES = Grammar(
+    r"[A-Za-z0-9:/._-]+(,[A-Za-z0-9:/._-]+)*", "names of scopes with ',' between", "storage-rw,logging-write", 2000
+)
+
+_DISK_SIZE = Grammar(r"[1-9][0-9]*(GB|TB)", "a size in GB or TB", "100GB")
+
+_CODE_SOURCE = Grammar(
+    r"gs://[a-z0-9][a-z0-9._-]*(/[^\s#?*\[\]]*)?|https://[^\s]+",
+    "gs://BUCKET/FOLDER or https://... of a git repository",
+    "gs://my-bucket/my-code",
+    1000,
+)
+
+_SECRET_MANAGER_NAME = Grammar(r"[A-Za-z0-9_-]{1,255}", "the name of a secret of Secret Manager", "train-secret", 255)
+
+_PACKAGE = Grammar(r"[^\s-][^\n]*", "what pip installs", "paceline[gpu]", 1000)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GcloudTarget:
+class GcloudTarget(OptionTable):
     """Which machines, and what they start with: the options of ``paceline render gcloud``."""
 
     PREFIX: ClassVar[str] = "GCLOUD_"
 
     name: str = option("paceline", "The machines are NAME-0, NAME-1, ...", metavar="NAME", check=HOST_LABEL)
-    zone: str = option(..., "The zone of the machines, such as us-central1-a.", metavar="ZONE", check=ZONE)
+    zone: str = option(..., "The zone of the machines, such as us-central1-a.", metavar="ZONE", check=_ZONE)
     machine_type: str = option(
-        ..., "The type of the machines, such as n2-standard-8 or g2-standard-24.", metavar="TYPE", check=CLOUD_WORD
+        ..., "The type of the machines, such as n2-standard-8 or g2-standard-24.", metavar="TYPE", check=_CLOUD_WORD
     )
-    project: str | None = option(None, "The project. Default: the one that gcloud uses.", metavar="ID", check=PROJECT)
+    project: str | None = option(None, "The project. Default: the one that gcloud uses.", metavar="ID", check=_PROJECT)
     image_family: str | None = option(
-        None, "Image family of the boot disk. Default: debian-12, without GPUs.", metavar="FAMILY", check=CLOUD_WORD
+        None, "Image family of the boot disk. Default: debian-12, without GPUs.", metavar="FAMILY", check=_CLOUD_WORD
     )
-    image_project: str | None = option(None, "The project of the image.", metavar="ID", check=PROJECT)
+    image_project: str | None = option(None, "The project of the image.", metavar="ID", check=_PROJECT)
     accelerator: str | None = option(
         None,
         "GPUs of each machine, unless the machine type includes GPUs.",
         metavar="type=T,count=N",
-        check=ACCELERATOR,
+        check=_ACCELERATOR,
     )
     scopes: str | None = option(
         None,
         f"What the machines may ask of Google Cloud. Default: {_SCOPES}.",
         metavar="NAMES",
-        check=SCOPES,
+        check=_SCOPE_NAMES,
     )
-    boot_disk_size: str = option("100GB", "The size of the boot disk, in GB or TB.", metavar="SIZE", check=DISK_SIZE)
+    boot_disk_size: str = option("100GB", "The size of the boot disk, in GB or TB.", metavar="SIZE", check=_DISK_SIZE)
     network: str | None = option(
-        None, "The network of the machines. Default: the network 'default'.", metavar="NAME", check=CLOUD_WORD
+        None, "The network of the machines. Default: the network 'default'.", metavar="NAME", check=_CLOUD_WORD
     )
     port: int = option(29400, "The port on the first host at which the hosts connect.", metavar="PORT", check=PORT)
     code: str | None = option(
         None,
         "gs://BUCKET/FOLDER or an https:// git repository with the script. Default: the script is in the image.",
         metavar="SOURCE",
-        check=CODE_SOURCE,
+        check=_CODE_SOURCE,
     )
     package: str | None = option(
-        None, "The package that pip installs. Default: paceline[gpu] or paceline[cpu].", metavar="SPEC", check=PACKAGE
+        None, "The package that pip installs. Default: paceline[gpu] or paceline[cpu].", metavar="SPEC", check=_PACKAGE
     )
     working_dir: str | None = option(
         None, "The working directory of the script on the hosts.", metavar="FOLDER", check=ABSOLUTE_PATH
@@ -106,7 +116,7 @@ class GcloudTarget:
         None,
         "A secret of Secret Manager. Default: a new one, in the machines' metadata.",
         metavar="NAME",
-        check=SECRET_MANAGER_NAME,
+        check=_SECRET_MANAGER_NAME,
     )
     spot: bool = option(False, "Use spot machines, which are cheap and may be preempted.")
     setup: tuple[str, ...] = option(
@@ -124,7 +134,6 @@ class GcloudTarget:
 
     def faults(self, nnodes: int) -> Iterator[Fault]:
         """Everything that is wrong with these values for `nnodes` machines."""
-        yield from faults_of(self)
         last = f"{self.name}-{max(nnodes, 1) - 1}"
         if len(self.name) <= _MAX_HOST_LABEL_CHARACTERS < len(last):
             expected = f"a name so short that the last machine's, {last}, has at most 63 characters"

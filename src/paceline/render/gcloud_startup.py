@@ -7,7 +7,7 @@ without rights, under systemd: a machine that is about to be taken away then sen
 import shlex
 from collections.abc import Sequence
 
-from paceline.cluster import environment
+from paceline.cluster import job_options
 from paceline.render.shell_text import command_line, exports, here_document
 from paceline.render.training_run import TrainingRun
 
@@ -123,7 +123,7 @@ def _job(run: TrainingRun, rendezvous: str) -> str:
     return "\n".join(
         [
             "export PATH=/opt/paceline/bin:$PATH",
-            *exports({environment.SECRET_FILE: _SECRET_FILE, **run.given_variables()}),
+            *exports({job_options.SECRET_FILE: _SECRET_FILE, **run.given_variables()}),
             f'exec {command_line(words[:2])} --node-rank "$1" {command_line(words[2:])}',
         ]
     )

@@ -10,23 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import ClassVar
 
-from paceline.cluster.faults import Fault, refuse_any, shown
-from paceline.cluster.grammar import Range
-from paceline.cluster.options import faults_of, option
+from paceline.cluster.options import OptionTable, option
+from paceline.cluster.value_checks import Fault, Grammar, Range, refuse_any, shown
 from paceline.errors import EXIT_CONFIGURATION, EXIT_PREEMPTED, EXIT_USAGE
-from paceline.render.grammar import (
-    ABSOLUTE_PATH,
-    HOST_LABEL,
-    IMAGE,
-    LABEL,
-    PORT,
-    QUANTITY,
-    SELECTOR,
-    SUBDOMAIN,
-    VOLUME,
-)
 from paceline.render.kubernetes_pod import CONTAINER, PATHS_IN_USE, SECRET_KEY, pod_template
-from paceline.render.training_run import TrainingRun
+from paceline.render.training_run import ABSOLUTE_PATH, HOST_LABEL, PORT, TrainingRun
 
 START_TIMEOUT_SECONDS = 900.0
 """Without ``--start-timeout``: nodes may have to be added, and images be pulled."""
@@ -35,9 +23,40 @@ _MAX_HOST_LABEL_CHARACTERS = 63
 _MAX_DEFAULT_CHARACTERS = 50
 """Of a name that nobody has chosen: room for the numbers of the pods."""
 
+_WORD = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_LABEL = Grammar(_WORD, "lower-case letters, digits and '-', at most 63", "team-a", 63)
+"""RFC 1123, a namespace for one."""
+
+_SUBDOMAIN = Grammar(rf"{_WORD}(\.{_WORD})*", "lower-case letters, digits, '-' and '.'", "my-secret")
+"""RFC 1123: of Secrets and PersistentVolumeClaims."""
+
+_VOLUME = Grammar(rf"{_WORD}(\.{_WORD})*:/[^:\x00-\x1f]*", "CLAIM:PATH with an absolute path", "my-claim:/data", 4096)
+
+_IMAGE = Grammar(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?",
+    "the name of a container image",
+    "registry.example.com/team/train:1.0",
+    512,
+)
+
+_QUANTITY = Grammar(
+    r"(?=.*[1-9])([0-9]+(\.[0-9]+)?|\.[0-9]+)(m|k|[MGTPE]|[KMGTPE]i|[eE][0-9]+)?",
+    "a quantity of Kubernetes above 0",
+    "8Gi (memory) or 500m (processors)",
+    32,
+)
+
+_SELECTOR = Grammar(
+    rf"({_WORD}(\.{_WORD})*/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?"
+    r"=([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?",
+    "KEY=VALUE of a node's label",
+    "cloud.google.com/gke-accelerator=nvidia-l4",
+    400,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesTarget:
+class KubernetesTarget(OptionTable):
     """Where and with what the pods run: the options of ``paceline render kubernetes``."""
 
     PREFIX: ClassVar[str] = "KUBERNETES_"
@@ -48,27 +67,30 @@ class KubernetesTarget:
         metavar="NAME",
         check=HOST_LABEL,
     )
-    image: str = option(..., "The container image, with Paceline installed.", metavar="IMAGE", check=IMAGE)
+    image: str = option(..., "The container image, with Paceline installed.", metavar="IMAGE", check=_IMAGE)
     namespace: str | None = option(
-        None, "The namespace. Default: the one that kubectl uses.", metavar="NAME", check=LABEL
+        None, "The namespace. Default: the one that kubectl uses.", metavar="NAME", check=_LABEL
     )
     gpus: int = option(0, "GPUs of each pod.", metavar="N", check=Range("a number from 0 on", "1", lowest=0))
-    cpu: str | None = option(None, "Processors of each pod, as 8 or 500m.", metavar="QUANTITY", check=QUANTITY)
-    memory: str | None = option(None, "Memory of each pod, as 32Gi.", metavar="QUANTITY", check=QUANTITY)
+    cpu: str | None = option(None, "Processors of each pod, as 8 or 500m.", metavar="QUANTITY", check=_QUANTITY)
+    memory: str | None = option(None, "Memory of each pod, as 32Gi.", metavar="QUANTITY", check=_QUANTITY)
     shm_size: str = option(
-        "2Gi", "How much of the memory of a pod may be shared memory.", metavar="QUANTITY", check=QUANTITY
+        "2Gi", "How much of the memory of a pod may be shared memory.", metavar="QUANTITY", check=_QUANTITY
     )
     volume: tuple[str, ...] = option(
-        (), "Mount the PersistentVolumeClaim at PATH in every pod; repeat for more.", metavar="CLAIM:PATH", check=VOLUME
+        (),
+        "Mount the PersistentVolumeClaim at PATH in every pod; repeat for more.",
+        metavar="CLAIM:PATH",
+        check=_VOLUME,
     )
     node_selector: tuple[str, ...] = option(
-        (), "A label that nodes must have; repeat for more.", metavar="KEY=VALUE", check=SELECTOR
+        (), "A label that nodes must have; repeat for more.", metavar="KEY=VALUE", check=_SELECTOR
     )
     secret_name: str | None = option(
         None,
         "An existing Secret with the entry 'secret'. Default: the manifest contains a new Secret.",
         metavar="NAME",
-        check=SUBDOMAIN,
+        check=_SUBDOMAIN,
     )
     network_policy: bool = option(True, "Whether only pods of this job may connect to its pods.")
     port: int = option(29400, "The port on the first host at which the hosts connect.", metavar="PORT", check=PORT)
@@ -78,7 +100,6 @@ class KubernetesTarget:
 
     def faults(self, nnodes: int) -> Iterator[Fault]:
         """Everything that is wrong with these values for `nnodes` pods."""
-        yield from faults_of(self)
         paths = [volume.partition(":")[2].rstrip("/") for volume in self.volume]
         taken = [path for path in paths if paths.count(path) > 1 or path in PATHS_IN_USE]
         if taken:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from paceline.cluster import environment
+from paceline.cluster import job_options
 from paceline.render.training_run import TrainingRun
 
 CONTAINER = "paceline"
@@ -43,9 +43,9 @@ def pod_template(
     before, as the same user, copies it into memory; the container that trains never sees the mounted one.
     """
     variables = {
-        environment.NNODES: str(run.nnodes),
-        environment.RENDEZVOUS: rendezvous,
-        environment.SECRET_FILE: f"{_SECRET_FOLDER}/{SECRET_KEY}",
+        job_options.NNODES: str(run.nnodes),
+        job_options.RENDEZVOUS: rendezvous,
+        job_options.SECRET_FILE: f"{_SECRET_FOLDER}/{SECRET_KEY}",
         **run.given_variables(),
     }
     own_secret = {"name": "own-secret", "mountPath": _SECRET_FOLDER}

@@ -7,14 +7,12 @@ must happen when Slurm announces the end: tell the job, wait for its snapshot, a
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paceline.cluster import environment
-from paceline.cluster.faults import refuse_any
-from paceline.cluster.grammar import Range
-from paceline.cluster.options import faults_of, option
+from paceline.cluster import job_options
+from paceline.cluster.options import OptionTable, option
+from paceline.cluster.value_checks import Grammar, Range, refuse_any
 from paceline.errors import EXIT_CONFIGURATION, EXIT_PREEMPTED
-from paceline.render.grammar import SLURM_GPUS, SLURM_PATH, SLURM_TIME, SLURM_WORD, TEXT
 from paceline.render.shell_text import command_line, exports, option_lines
-from paceline.render.training_run import TrainingRun
+from paceline.render.training_run import TEXT, TrainingRun
 
 _SECRET = r"""
 # The job's secret: a file that its owner alone can read, where all nodes see it.
@@ -67,29 +65,45 @@ if [ "$code" -eq @PREEMPTED@ ] && [ "$ended_by_slurm" = no ]; then
 fi
 """.lstrip()
 
+_SLURM_WORD = Grammar(
+    r"[A-Za-z0-9_.,:%@=+/~-]+", "a word without spaces, quotes and '#': sbatch reads them as its own", "gpu-long"
+)
+
+_SLURM_PATH = Grammar(
+    r"/[A-Za-z0-9_.,:@=+/~-]*", "an absolute path without spaces, quotes and '#'", "/home/me/my-job", 4096
+)
+
+_SLURM_TIME = Grammar(
+    r"[0-9]+(:[0-9]{1,2}){0,2}|[0-9]+-[0-9]{1,2}(:[0-9]{1,2}){0,2}|UNLIMITED",
+    "a time limit of Slurm: minutes, h:mm:ss or days-hh:mm:ss",
+    "12:00:00",
+)
+
+_SLURM_GPUS = Grammar(r"([A-Za-z0-9_.-]+:)?[1-9][0-9]*", "a number of GPUs, or type:number", "a100:4")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmTarget:
+class SlurmTarget(OptionTable):
     """Where and with what the job runs: the options of ``paceline render slurm``."""
 
     PREFIX: ClassVar[str] = "SLURM_"
 
-    job_name: str = option("paceline", "The name of the job, as squeue shows it.", metavar="NAME", check=SLURM_WORD)
+    job_name: str = option("paceline", "The name of the job, as squeue shows it.", metavar="NAME", check=_SLURM_WORD)
     time: str | None = option(
-        None, "The job's time limit: minutes, h:mm:ss or days-hh:mm:ss.", metavar="TIME", check=SLURM_TIME
+        None, "The job's time limit: minutes, h:mm:ss or days-hh:mm:ss.", metavar="TIME", check=_SLURM_TIME
     )
-    partition: str | None = option(None, "The partition of the job.", metavar="NAME", check=SLURM_WORD)
-    account: str | None = option(None, "The account that is charged.", metavar="NAME", check=SLURM_WORD)
-    gpus_per_node: str | None = option(None, "GPUs of each node.", metavar="[TYPE:]N", check=SLURM_GPUS)
+    partition: str | None = option(None, "The partition of the job.", metavar="NAME", check=_SLURM_WORD)
+    account: str | None = option(None, "The account that is charged.", metavar="NAME", check=_SLURM_WORD)
+    gpus_per_node: str | None = option(None, "GPUs of each node.", metavar="[TYPE:]N", check=_SLURM_GPUS)
     cpus_per_task: int | None = option(
         None,
         "Processors on each node; without it Slurm gives one.",
         metavar="N",
         check=Range("a number from 1 on", "8", lowest=1),
     )
-    mem: str | None = option(None, "Memory of each node.", metavar="SIZE", check=SLURM_WORD)
+    mem: str | None = option(None, "Memory of each node.", metavar="SIZE", check=_SLURM_WORD)
     job_output: str | None = option(
-        None, "sbatch's --output, such as logs/%j.out.", metavar="PATTERN", check=SLURM_WORD
+        None, "sbatch's --output, such as logs/%j.out.", metavar="PATTERN", check=_SLURM_WORD
     )
     notice_seconds: int = option(
         60,
@@ -106,7 +120,7 @@ class SlurmTarget:
         separator="\n",
     )
     working_dir: str | None = option(
-        None, "The working directory of the script on the hosts.", metavar="FOLDER", check=SLURM_PATH
+        None, "The working directory of the script on the hosts.", metavar="FOLDER", check=_SLURM_PATH
     )
 
     def directives(self, nnodes: int) -> list[str]:
@@ -137,7 +151,7 @@ def sbatch_script(run: TrainingRun, target: SlurmTarget) -> str:
     Raises:
         ConfigurationError: names everything that is wrong with the values.
     """
-    refuse_any("the command line", "[option]", (*run.faults(), *faults_of(target)))
+    refuse_any("the command line", "[option]", run.faults())
     srun = [
         f"--nodes={run.nnodes}",
         "--ntasks-per-node=1",
@@ -172,7 +186,7 @@ def sbatch_script(run: TrainingRun, target: SlurmTarget) -> str:
 
 def _filled(text: str) -> str:
     return (
-        text.replace("@SECRET_FILE@", environment.SECRET_FILE)
+        text.replace("@SECRET_FILE@", job_options.SECRET_FILE)
         .replace("@PREEMPTED@", str(EXIT_PREEMPTED))
         .replace("@CONFIGURATION@", str(EXIT_CONFIGURATION))
     )

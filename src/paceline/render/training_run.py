@@ -3,18 +3,30 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from paceline.cluster import environment
-from paceline.cluster.faults import Fault, shown
-from paceline.cluster.grammar import is_text
+from paceline.cluster import job_options
+from paceline.cluster.address_text import MAX_PORT
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import Option, rows
-from paceline.render.grammar import VARIABLE
+from paceline.cluster.value_checks import Fault, Grammar, Range, is_text, shown
 
-SET_BY_US = frozenset({environment.NNODES, environment.NODE_RANK, environment.RENDEZVOUS, environment.SECRET_FILE})
+SET_BY_US = frozenset({job_options.NNODES, job_options.NODE_RANK, job_options.RENDEZVOUS, job_options.SECRET_FILE})
 """Variables that a rendered file sets itself."""
 
+TEXT = Grammar(r"[^\x00]*", "text in UTF-8", "'module load cuda'", 1 << 20)
 
-_IN_THEIR_OWN_PLACE = {"workers", "nnodes", "module", "env", "config"}
+HOST_LABEL = Grammar(
+    r"[a-z]([a-z0-9-]*[a-z0-9])?", "a letter, then lower-case letters, digits and '-', at most 63", "train", 63
+)
+"""RFC 1035: of services and cloud machines, whose names must begin with a letter."""
+
+_VARIABLE = Grammar(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable", "NAME=VALUE")
+
+ABSOLUTE_PATH = Grammar(r"/[^:\x00-\x1f]*", "an absolute path without ':'", "/data", 4096)
+
+PORT = Range(f"a port from 1024 to {MAX_PORT}", "29400", lowest=1024, highest=MAX_PORT)
+"""That of a job: one that no privilege guards."""
+
+_ELSEWHERE = {"workers", "nnodes", "module", "env", "config"}
 """Options that stand at a certain place of the command, or not in the command."""
 
 
@@ -56,11 +68,11 @@ class TrainingRun:
             *flags,
             *(
                 word
-                for one in rendered_options()
-                if one.attribute not in _IN_THEIR_OWN_PLACE
-                for word in one.to_words(getattr(self.options, one.attribute))
+                for one, value in self.options.given_options()
+                if one.rendered and one.attribute not in _ELSEWHERE
+                for word in one.to_words(value)
             ),
-            *(("-m",) if self.options.module else ()),
+            *(("-m",) if self.options.module else ("--no-module",) if "module" in self.options.given else ()),
             self.script,
             *self.arguments,
         )
@@ -73,6 +85,9 @@ class TrainingRun:
         """Everything that is wrong besides the options, wherever the job shall run."""
         if not self.script or self.script.startswith("-"):
             yield Fault("SCRIPT", shown(self.script), "a path or a module's name", "put ./ before a name with '-'")
+        if self.options.ps and self.options.require_secret and self.nnodes > 1:
+            expected = "no --ps: TensorFlow's servers ask for no secret (docs/security.md)"
+            yield Fault("--require-secret", f"--ps {self.options.ps}", expected, "leave one of them out")
         yield from self._variable_faults()
         folders = (str(self.options.log_dir or ""), self.options.snapshot_dir or "")
         for word in (self.script, *self.arguments, *folders, *self.given_variables().values()):
@@ -81,7 +96,7 @@ class TrainingRun:
 
     def _variable_faults(self) -> Iterator[Fault]:
         for name, value in self.variables.items():
-            if fault := VARIABLE.fault("--env", name):
+            if fault := _VARIABLE.fault("--env", name):
                 yield fault
             elif value is None:
                 expected = "NAME=VALUE, or the name of a variable that is set here"

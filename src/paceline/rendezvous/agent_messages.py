@@ -1,12 +1,13 @@
-"""The messages between the head of a job and the agents of the other hosts. Values only.
+"""The messages between the head of a job and the other agents. Values only.
 
 head                                      agent
-  │ Assignment ──►                          │  over ssh only: what to run; an agent started by hand knows it
+  │ Assignment ──►                          │  over ssh only: what to run; other agents know it
   │                        ◄── Here         │  this host, and what must be alike on all; or Unfit
-  │ Refused ──►                             │  the head will not have it
+  │ Refused ──►                             │  the head will not have it, or the job does not start
+  │ Waiting ──►                             │  repeated, where workers were started by hand: which ranks are missing
   │ Look ──►               ◄── Seen         │  which addresses of another host are reached from this one
   │ Begin ──►              ◄── Started      │  a generation: the ranks of this host
-  │              ◄── Wrote, Spoke, Garbled, WorkerEnded, Fence
+  │     ◄── Wrote, Spoke, Garbled, Complaint, WorkerEnded, Fence, Interrupt
   │ Release, Replace, Terminate, Kill ──►   │
   │ Examine ──►            ◄── Examined     │  of workers that make no step
   │ Finish ──►             ◄── Finished     │  nothing of the generation is left
@@ -16,10 +17,13 @@ head                                      agent
   │ Heartbeat ──►          ◄── Heartbeat    │  all the time
 """
 
+import signal
+from enum import Enum
+
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import Address, Role
+from paceline.errors import EXIT_CONFIGURATION
 from paceline.rendezvous import channel
-from paceline.rendezvous.messages import Heartbeat, Refused
 from paceline.wire.codec import Decoder, Record, TaggedRecord
 
 
@@ -38,12 +42,12 @@ class HostFacts(Record, frozen=True):
     """Agents with equal ones are on one machine (and share memory and cores)."""
     pid: int
     node_rank: int | None
-    """The place that the user or a scheduler gave it; None: the head knows."""
+    """The place that the user or a scheduler gave it; None: the head knows. By hand, its worker's rank."""
     num_nodes: int | None
     num_workers: int
     versions: dict[str, str]
     script: str
-    """Name and hash of the script."""
+    """Name and hash."""
     arguments: tuple[str, ...]
     ports: tuple[int, ...]
     """Free ones, one for each process that may run there."""
@@ -55,6 +59,10 @@ class HostFacts(Record, frozen=True):
     """Of the snapshots that are there already; None: none, or nobody has looked."""
     gpus: tuple[str, ...] = ()
     """Those for its workers, as CUDA_VISIBLE_DEVICES names them."""
+    num_ps: int = 0
+    """How many parameter servers the job has, as this host was told."""
+    cluster_digest: str = ""
+    """By hand, of the cluster that TF_CONFIG describes."""
 
 
 class Begin(TaggedRecord, frozen=True):
@@ -66,7 +74,7 @@ class Begin(TaggedRecord, frozen=True):
     interface: str
     """Which carries MPI; empty: the only host, or whichever MPI takes."""
     environment: dict[str, str]
-    """Variables that the head decides for this generation."""
+    """That the head decides for this generation."""
 
 
 class Assignment(TaggedRecord, frozen=True):
@@ -88,15 +96,41 @@ class Assignment(TaggedRecord, frozen=True):
 
 
 class Here(TaggedRecord, frozen=True):
-    """The agent stands."""
+    """The agent stands. With `seconds_left` it waits no longer; its user may permit other versions."""
 
     facts: HostFacts
+    seconds_left: float | None = None
+    allow_mismatch: bool = False
 
 
 class Unfit(TaggedRecord, frozen=True):
     """The agent cannot do what it was asked to; `reason` is for the user."""
 
     reason: str
+
+
+class Refused(TaggedRecord, frozen=True):
+    """The other end will not have this one; `message` is a sentence for its user, `exit_code` its process's."""
+
+    message: str
+    exit_code: int = EXIT_CONFIGURATION
+
+
+class MissingRank(Record, frozen=True):
+    """A rank that has not joined, and why, as far as is known."""
+
+    rank: int
+    address: str
+    reason: str
+
+
+class Waiting(TaggedRecord, frozen=True):
+    """Not all ranks are there; `missing` names the first of `num_missing`, `note` may be empty."""
+
+    missing: tuple[MissingRank, ...]
+    num_missing: int
+    note: str
+    seconds_left: float
 
 
 class Look(TaggedRecord, frozen=True):
@@ -121,11 +155,18 @@ class Started(TaggedRecord, frozen=True):
     pid: int
 
 
+class Stream(Enum):
+    """Which of a worker's two streams."""
+
+    OUT = "stdout"
+    ERR = "stderr"
+
+
 class Wrote(TaggedRecord, frozen=True):
-    """A worker wrote; no `data`: the stream has ended."""
+    """A worker, or a process it started, wrote; no `data`: the stream has ended."""
 
     rank: int
-    stream: str
+    stream: Stream
     data: bytes
 
 
@@ -143,13 +184,20 @@ class Garbled(TaggedRecord, frozen=True):
     fault: str
 
 
+class Complaint(TaggedRecord, frozen=True):
+    """What the agent could not do for its workers; the job goes on. `text` is for the user."""
+
+    text: str
+
+
 class WorkerEnded(TaggedRecord, frozen=True):
-    """A worker's process ended; as `subprocess` tells it, below 0 for a signal."""
+    """A worker's process ended, all that it had said and written has been passed on."""
 
     rank: int
     exit_code: int
-    last_words: tuple[str, ...]
-    """Of its stderr, where that is shown on its own host."""
+    """As `subprocess` tells it, below 0 for a signal."""
+    last_words: tuple[str, ...] = ()
+    """The last lines of its stderr, where that is shown on its own host."""
 
 
 class Fence(TaggedRecord, frozen=True):
@@ -167,15 +215,18 @@ class Release(TaggedRecord, frozen=True):
 
 
 class Replace(TaggedRecord, frozen=True):
-    """Start the process of this rank again, which has ended."""
+    """Start the process of this rank again, which has ended; nothing is left of the one before."""
 
     rank: int
 
 
 class Terminate(TaggedRecord, frozen=True):
-    """A signal to the workers of these ranks: SIGTERM."""
+    """SIGTERM to the workers of these ranks. `why`, for the users of those that were started by hand, completes the
+    sentence "rank 1 …".
+    """
 
     ranks: tuple[int, ...]
+    why: str = ""
 
 
 class Examine(TaggedRecord, frozen=True):
@@ -192,7 +243,7 @@ class Examined(TaggedRecord, frozen=True):
 
 
 class Kill(TaggedRecord, frozen=True):
-    """SIGKILL to every process of the generation."""
+    """SIGKILL to every process of the generation, also those that scripts started."""
 
 
 class Finish(TaggedRecord, frozen=True):
@@ -218,7 +269,7 @@ class SnapshotFound(TaggedRecord, frozen=True):
 class Interrupt(TaggedRecord, frozen=True):
     """This agent was told to stop: the whole job should."""
 
-    signal: int
+    signal: signal.Signals
 
 
 class Tell(TaggedRecord, frozen=True):
@@ -233,34 +284,15 @@ class Over(TaggedRecord, frozen=True):
     exit_code: int
 
 
-Message = (
-    Assignment
-    | Here
-    | Unfit
-    | Refused
-    | Look
-    | Seen
-    | Begin
-    | Started
-    | Wrote
-    | Spoke
-    | Garbled
-    | WorkerEnded
-    | Fence
-    | Release
-    | Replace
-    | Terminate
-    | Examine
-    | Examined
-    | Kill
-    | Finish
-    | Finished
-    | FindSnapshot
-    | SnapshotFound
-    | Interrupt
-    | Tell
-    | Over
-    | Heartbeat
-)
+class Heartbeat(TaggedRecord, frozen=True):
+    """Still there."""
+
+
+Report = Started | Wrote | Spoke | Garbled | Complaint | Examined | Fence | WorkerEnded | Interrupt
+"""What the head hears of the workers of a host while a generation runs."""
+Order = Release | Replace | Terminate | Examine | Kill
+"""What it asks of them."""
+Preparation = Assignment | Here | Unfit | Refused | Waiting | Look | Seen | FindSnapshot | SnapshotFound
+Message = Report | Order | Preparation | Begin | Finish | Finished | Tell | Over | Heartbeat
 decode = Decoder[Message](Message)
 """The message of one body."""

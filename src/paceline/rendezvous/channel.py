@@ -1,18 +1,16 @@
-"""The connection between a worker and its agent or watchdog: JSON objects, one per line, over an inherited socket.
+"""The connection between a worker and its agent: JSON objects, one per line, over an inherited socket.
 
-The worker speaks, its watcher (the agent, or by hand the watchdog) listens, and asks one question. Nothing here goes
-over the network.
+The worker speaks, the agent listens, and asks one question. Nothing here goes over the network. A worker that was
+started by hand has first said `Attach` to the agent that it has started (`attaching.py`).
 
-    worker                                     watcher
+    worker                                     agent
+      │ attach ──►    ◄── attached or refused    │ by hand only: all ranks are there
       │ joining   MPI is about to start          │ from now on the others wait for this rank
       │ joined    MPI stands                     │
       │ failed    an exception nobody caught     │ ends the group, prints this traceback last
       │ keeps_snapshots  from the first `fit`    │ told to stop, it leaves by itself, after a last snapshot
-      │ progress  a step of `fit` is done        │ hang detection counts from here
-      │ resumed   `fit` goes on from a snapshot  │ says from where, and counts what is done again
-      │ preempted a last snapshot is being made  │ this worker leaves with EXIT_PREEMPTED, as all will
+      │ events    a step is done, … (``events``) │ passed on; hang detection counts steps
       │ whereabouts  its answer to a question     │ asked of ranks that make no step
-      │ fault_injected  by --chaos, now          │ names the fault in the report
       │ finishing the script ended, exit barrier │
       │ left      it owes the group nothing more │
 """
@@ -24,6 +22,9 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
+from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.spec import Address
+from paceline.events.worker_events import FromWorker
 from paceline.wire.codec import Decoder, TaggedRecord
 from paceline.wire.frames import line
 
@@ -37,6 +38,33 @@ MemoryShortage = Literal["yes", "perhaps", "no", "unknown"]
 """Whether the kernel has ended a process because memory ran out: this worker or one beside it; some process of the
 host; none; it does not say.
 """
+
+
+class Attach(TaggedRecord, frozen=True):
+    """Everything that an agent must know of its worker's job. `key` is the job's, `seed` what this rank proposes."""
+
+    worker_pid: int
+    rank: int
+    addresses: tuple[Address, ...]
+    """In rank order."""
+    has_chief: bool
+    """Whether TF_CONFIG calls rank 0 the chief, and not a worker."""
+    cluster_digest: str
+    versions: dict[str, str]
+    """Name and version of each program that all ranks must share."""
+    hostname: str
+    """Ranks with equal ones are on one host."""
+    seed: int
+    start_timeout_seconds: float
+    hang_timeout_seconds: float | None
+    allow_mismatch: bool
+    key: bytes
+
+
+class Attached(TaggedRecord, frozen=True):
+    """All ranks are there."""
+
+    identity: WorkerIdentity
 
 
 class Joining(TaggedRecord, frozen=True):
@@ -56,48 +84,16 @@ class Failed(TaggedRecord, frozen=True):
     """As Python prints it, without Paceline's own frames; empty for errors that explain themselves."""
     exit_code: int
 
+    @property
+    def first_line(self) -> str:
+        """Of `exception`, which may have more."""
+        return self.exception.partition("\n")[0]
+
 
 class KeepsSnapshots(TaggedRecord, frozen=True):
     """From now on SIGTERM and SIGUSR1 make this worker leave by itself, after a last snapshot. Scripts may ask for
     snapshots that the launcher was not told of.
     """
-
-
-class Progress(TaggedRecord, frozen=True):
-    """Steps of `fit` have been done since the last such message. Not sent for every step where steps are short."""
-
-    step: int
-    """Optimizer steps of the whole job, over all its fits."""
-    epoch: int
-    """From 0."""
-
-
-class Tracing(TaggedRecord, frozen=True):
-    """TensorFlow has begun to trace and compile the step of `fit` that comes next, which takes as long as it takes.
-    The next `Progress` says that it is done.
-    """
-
-
-class FitEnded(TaggedRecord, frozen=True):
-    """No step is due: `fit` has come back to the script."""
-
-
-class Resumed(TaggedRecord, frozen=True):
-    """A later generation goes on: from a snapshot, or from where the script is without one, its beginning mostly."""
-
-    step: int
-    """Optimizer steps of the whole job that are done."""
-    epoch: int
-    """From 0."""
-    generation: int
-    snapshot: str
-    """The name of what it goes on from; empty: of nothing."""
-
-
-class Preempted(TaggedRecord, frozen=True):
-    """All ranks have stopped after the same step; the snapshot of it is being written, then they leave."""
-
-    step: int
 
 
 class Stopped(TaggedRecord, frozen=True):
@@ -112,13 +108,9 @@ class Whereabouts(TaggedRecord, frozen=True):
     group: str
     """Whose collective it is in; empty: in none, or in one of TensorFlow's own."""
     inside: str
-    """Which one, such as ``all_reduce``; empty: as above."""
-
-
-class FaultInjected(TaggedRecord, frozen=True):
-    """``--chaos`` injects this fault into this worker now."""
-
-    fault: str
+    """Which one, such as ``all_reduce``, or the message that it waits for; empty: as above."""
+    awaited: int | None = None
+    """The rank that the message comes from, or must take; None: it waits for no message."""
 
 
 class KilledFromOutside(TaggedRecord, frozen=True):
@@ -132,7 +124,9 @@ class Finishing(TaggedRecord, frozen=True):
 
 
 class Left(TaggedRecord, frozen=True):
-    """The worker has left the group in order: its end is no death. Said by hand; an agent sees the exit code."""
+    """The worker has left the group in order, and owes it nothing: its end is no death. Said by a
+    worker that was started by hand, whose exit code no agent sees.
+    """
 
 
 Message = (
@@ -140,23 +134,19 @@ Message = (
     | Joined
     | Failed
     | KeepsSnapshots
-    | Progress
-    | Tracing
-    | FitEnded
-    | Resumed
-    | Preempted
     | Stopped
     | Whereabouts
-    | FaultInjected
     | KilledFromOutside
     | Finishing
     | Left
+    | FromWorker
 )
 decode = Decoder[Message](Message)
 """The message of one line."""
+decode_attach = Decoder[Attach](Attach)
 
 
-class WatcherLine:
+class AgentLine:
     """The worker's end of the line.
 
     Args:
@@ -169,7 +159,7 @@ class WatcherLine:
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Tells the watcher; a watcher that is gone is no error here (its guard ends this worker anyway). A longer
+        """Tells the agent; one that is gone is no error here. A longer
         traceback than a line may hold loses its beginning.
         """
         if isinstance(message, Failed):
@@ -187,10 +177,10 @@ class WatcherLine:
         return False
 
     def answer(self, reply: Callable[[], Message]) -> bool:
-        """Sends what `reply` gives whenever the watcher asks for `Whereabouts`. Blocks.
+        """Sends what `reply` gives whenever the agent asks for `Whereabouts`. Blocks.
 
         Returns:
-            Whether the watcher is gone. False: the script has closed the descriptor.
+            Whether the agent is gone. False: the script has closed the descriptor.
         """
         with contextlib.suppress(OSError):
             while self._connection.recv(len(QUESTION)):

@@ -1,14 +1,14 @@
-"""One TCP connection inside the loop: records in and out, never blocking, everything bounded."""
+"""One connection in the event loop: records in and out, never blocking, everything bounded."""
 
+import asyncio
+import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from paceline.rendezvous.loop import Callback, SocketLoop
 from paceline.wire.codec import GarbledError
-from paceline.wire.frames import MAX_FRAME_BYTES, FrameSplitter, frame
-from paceline.wire.seal import Seal
+from paceline.wire.frames import MAX_FRAME_BYTES, FrameSplitter, Seal, frame
 
 HEARTBEAT_INTERVAL_SECONDS = 2.0
 SILENCE_LIMIT_SECONDS = 10.0
@@ -18,6 +18,7 @@ _MAX_UNSENT_BYTES = 16 * MAX_FRAME_BYTES
 _READ_BYTES = 1 << 16
 
 Heard = TypeVar("Heard")
+Callback = Callable[[], None]
 OnClosed = Callable[[str], None]
 """Called once, with why the connection ended, unless `close` ended it."""
 
@@ -34,7 +35,7 @@ class Connection:
 
     def __init__(
         self,
-        loop: SocketLoop,
+        loop: asyncio.AbstractEventLoop,
         connected: socket.socket,
         splitter: FrameSplitter | None = None,
         seal: Seal | None = None,
@@ -49,7 +50,7 @@ class Connection:
         self._on_body: Callable[[bytes], None] = _ignore
         self._on_closed: OnClosed = _ignore
         self._open = True
-        self.heard_at = loop.now()
+        self.heard_at = loop.time()
         connected.setblocking(False)
         notice_vanished_peers(connected)
 
@@ -86,11 +87,11 @@ class Connection:
                 on_message(message)
 
         self._on_body, self._on_closed, self._limit_bytes = on_body, on_closed, limit_bytes
-        self._loop.watch(self._socket, self._ready, writing=bool(self._unsent))
+        self._watch()
 
     def is_silent(self) -> bool:
         """Whether the peer has said nothing for too long."""
-        return self._loop.now() - self.heard_at > SILENCE_LIMIT_SECONDS
+        return self._loop.time() - self.heard_at > SILENCE_LIMIT_SECONDS
 
     def use_seal(self, seal: Seal) -> None:
         """From now on all messages, both ways, are under `seal`."""
@@ -121,7 +122,7 @@ class Connection:
         """Ends the connection now."""
         if self._open:
             self._open = False
-            self._loop.forget(self._socket)
+            self._forget()
             self._socket.close()
 
     def fail(self, reason: str) -> None:
@@ -130,33 +131,35 @@ class Connection:
             self.close()
             self._on_closed(reason)
 
-    def finish(self, until: float) -> None:
-        """Ends the connection once the peer has all that was sent, or at the time `until`. Blocks; for the
-        very end.
+    def send_last(self, until: float) -> None:
+        """Sends what is unsent, and that no more comes. Blocks until the time `until` at most."""
+        if self._open:
+            self._forget()
+            with contextlib.suppress(OSError):
+                self._socket.settimeout(max(0.01, until - time.monotonic()))
+                self._socket.sendall(self._unsent)
+                self._socket.shutdown(socket.SHUT_WR)
 
-        Closing with unread bytes in the receive buffer would reset the connection, and the peer could lose
-        our last
-        message: so this end says "no more" and reads until the other does too.
-        """
-        if not self._open:
-            return
-        self._loop.forget(self._socket)
-        try:
-            self._socket.settimeout(max(0.01, until - self._loop.now()))
-            self._socket.sendall(self._unsent)
-            self._socket.shutdown(socket.SHUT_WR)
-            while self._loop.now() < until and self._socket.recv(_READ_BYTES):
-                self._socket.settimeout(max(0.01, until - self._loop.now()))
-        except OSError:
-            pass
-        self._open = False
-        self._socket.close()
+    def read_last(self, until: float) -> None:
+        """After `send_last`: ends the connection once the peer has said that no more comes, or at the time `until`."""
+        if self._open:
+            self._open = False
+            with self._socket, contextlib.suppress(OSError):
+                while (seconds := until - time.monotonic()) > 0:
+                    self._socket.settimeout(seconds)
+                    if not self._socket.recv(_READ_BYTES):
+                        break
 
-    def _ready(self, readable: bool, writable: bool) -> None:
-        if writable:
-            self._write()
-        if readable and self._open:
-            self._read()
+    def _watch(self) -> None:
+        self._loop.add_reader(self._socket, self._read)
+        if self._unsent:
+            self._loop.add_writer(self._socket, self._write)
+        else:
+            self._loop.remove_writer(self._socket)
+
+    def _forget(self) -> None:
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
 
     def _write(self) -> None:
         try:
@@ -168,9 +171,9 @@ class Connection:
             sent = len(self._unsent)
         del self._unsent[:sent]
         if len(self._unsent) > _MAX_UNSENT_BYTES:
-            self._loop.post(lambda: self.fail("it does not read its messages"))
+            self._loop.call_soon(self.fail, "it does not read its messages")
             return
-        self._loop.watch(self._socket, self._ready, writing=bool(self._unsent))
+        self._watch()
         if self._on_relief is not None and not self.is_congested:
             relieved, self._on_relief = self._on_relief, None
             relieved()
@@ -186,7 +189,7 @@ class Connection:
         if not data:
             self.fail("the connection to it was closed")
             return
-        self.heard_at = self._loop.now()
+        self.heard_at = self._loop.time()
         self._splitter.feed(data)
         while self._open:
             try:
@@ -217,11 +220,17 @@ def notice_vanished_peers(connected: socket.socket) -> None:
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def finish_all(connections: tuple[Connection, ...], seconds: float = 1.0) -> None:
-    """`Connection.finish` for several, within `seconds` in all."""
+def finish_all(connections: Sequence[Connection], seconds: float = 1.0) -> None:
+    """Ends connections once their peers have all that was sent, within `seconds` in all. Blocks; for the very end.
+
+    Closing with unread bytes in the receive buffer would reset a connection, and the peer could lose our last message:
+    so this end says "no more" and reads until the other does too.
+    """
     until = time.monotonic() + seconds
     for connection in connections:
-        connection.finish(until)
+        connection.send_last(until)
+    for connection in connections:
+        connection.read_last(until)
 
 
 def _ignore(_: object) -> None:

@@ -12,11 +12,18 @@ import time
 from dataclasses import dataclass
 
 from paceline.cluster.spec import Address
-from paceline.rendezvous.messages import Identity, decode
 from paceline.wire.codec import GarbledError
-from paceline.wire.frames import FrameSplitter, frame, receive_frame
-from paceline.wire.handshake import MAX_HANDSHAKE_BYTES, NONCE_BYTES, HandshakeError, Initiator, Rejected, Stranger
-from paceline.wire.seal import Seal
+from paceline.wire.frames import FrameSplitter, Seal, frame, receive_frame
+from paceline.wire.handshake import (
+    MAX_HANDSHAKE_BYTES,
+    NONCE_BYTES,
+    HandshakeError,
+    Identity,
+    Initiator,
+    Rejected,
+    Stranger,
+    decode_identity,
+)
 from paceline.wire.versions import other_paceline
 
 NAME_NOT_FOUND = "name not found"
@@ -101,7 +108,7 @@ def _shake_hands(connected: socket.socket, key: bytes, deadline: float) -> tuple
         connected.sendall(frame(initiator.answer(challenge)))
         seal = initiator.seal()
         splitter.expect(seal)
-        identity = decode(receive_frame(connected, splitter, deadline))
+        identity = decode_identity(receive_frame(connected, splitter, deadline))
     except HandshakeError as fault:
         if fault.stranger is Stranger.OTHER_VERSION:
             raise UnreachableError(other_paceline(fault.version), is_other_version=True) from fault
@@ -112,6 +119,9 @@ def _shake_hands(connected: socket.socket, key: bytes, deadline: float) -> tuple
         raise UnreachableError(OTHER_JOB) from fault
     except (OSError, GarbledError) as fault:  # silence, a closed connection, or another protocol's bytes
         raise UnreachableError(OTHER_PROGRAM) from fault
-    if not isinstance(identity, Identity):
-        raise UnreachableError(OTHER_PROGRAM)
     return splitter, seal, identity
+
+
+def dial_seconds(start_timeout_seconds: float) -> float:
+    """How long one attempt to reach a rank may take."""
+    return max(0.2, min(4.0, start_timeout_seconds / 4))

@@ -11,7 +11,8 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from paceline.cluster import environment
+from paceline.cluster import job_options
+from paceline.cluster.address_text import is_loopback
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.cluster.spec import Address, ClusterSpec, canonical_bytes
@@ -19,6 +20,7 @@ from paceline.errors import ConfigurationError
 
 _LOGGER = logging.getLogger("paceline")
 _MAX_SECRET_BYTES = 1 << 16
+_OPTION = f"--secret-file ({job_options.SECRET_FILE})"
 
 
 def cluster_digest(cluster: ClusterSpec) -> str:
@@ -40,20 +42,20 @@ def described_key(description: bytes, hosts: Iterable[str], variables: Mapping[s
         ConfigurationError: the file cannot be read, is empty, or others than its owner may read it; or there is none
             although one is required.
     """
-    path = variables.get(environment.SECRET_FILE)
-    if path:
-        return hashlib.sha256(b"paceline secret\0" + _secret(Path(path))).digest()
-    if read_variables(JobOptions, variables, "require_secret").require_secret:
+    options = read_variables(JobOptions, variables, "secret_file", "require_secret")
+    if options.secret_file is not None:
+        return hashlib.sha256(b"paceline secret\0" + _secret(options.secret_file)).digest()
+    if options.require_secret:
         raise ConfigurationError(
-            f"{environment.REQUIRE_SECRET} is 1 (--require-secret), but {environment.SECRET_FILE} is not set. "
+            f"{job_options.REQUIRE_SECRET} is 1 (--require-secret), but {_OPTION} is not set. "
             "Expected a file with the secret of the job, the same on every host: `(umask 077; head -c 32 "
             "/dev/urandom | base64 > secret)`. [secret]"
         )
-    if not all(_is_loopback(host) for host in hosts):
+    if not all(is_loopback(host) for host in hosts):
         _LOGGER.warning(
             "this job has no secret: anybody who can reach its ports and knows its addresses can join. On a "
-            "shared network, give every host the same secret file in %s.",
-            environment.SECRET_FILE,
+            "shared network, give every host the same secret file: %s.",
+            _OPTION,
         )
     return hashlib.sha256(b"paceline cluster\0" + description).digest()
 
@@ -63,10 +65,6 @@ def all_addresses(cluster: ClusterSpec) -> tuple[Address, ...]:
     return tuple(address for addresses in cluster.addresses.values() for address in addresses)
 
 
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host == "::1" or host.startswith("127.")
-
-
 def _secret(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
@@ -74,18 +72,16 @@ def _secret(path: Path) -> bytes:
             content = file.read(_MAX_SECRET_BYTES).strip()
     except OSError as fault:
         raise ConfigurationError(
-            f"{environment.SECRET_FILE} is {str(path)!r}, which cannot be read: {fault.strerror}. Expected a "
+            f"{_OPTION} is {str(path)!r}, which cannot be read: {fault.strerror}. Expected a "
             "file with the job's secret, the same on every rank. [secret]"
         ) from fault
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 or status.st_uid != os.geteuid():
         raise ConfigurationError(
-            f"{environment.SECRET_FILE}: {str(path)!r} has the permissions {mode:03o} and the owner "
+            f"{_OPTION}: {str(path)!r} has the permissions {mode:03o} and the owner "
             f"{status.st_uid}. Expected a file that only the user {os.geteuid()}, who runs the job, can read: "
             f"`chmod 600 {path}`. [secret]"
         )
     if not content:
-        raise ConfigurationError(
-            f"{environment.SECRET_FILE}: {str(path)!r} is empty. Expected the job's secret. [secret]"
-        )
+        raise ConfigurationError(f"{_OPTION}: {str(path)!r} is empty. Expected the job's secret. [secret]")
     return content

@@ -1,29 +1,36 @@
-"""A rank's own TF_CONFIG port: opened once, and answered only to processes that know the key.
+"""A port on which agents meet: opened once, and answered only to processes that know the job's key.
 
 Strangers cost little and change nothing: a few hundred bytes and a few seconds each, at most `MAX_STRANGERS`
 at a time, and when more come the oldest goes. A real peer proves itself within milliseconds, so it is not the
 one that is evicted.
 """
 
+import asyncio
 import errno
 import os
 import socket
 from collections.abc import Callable
 
+from paceline.cluster.own_address import within
 from paceline.cluster.spec import Address
-from paceline.cluster.time_limit import within
 from paceline.errors import ConfigurationError
 from paceline.rendezvous.connection import Connection
-from paceline.rendezvous.loop import SocketLoop
-from paceline.rendezvous.messages import Identity, Message, decode
-from paceline.wire.handshake import MAX_HANDSHAKE_BYTES, NONCE_BYTES, HandshakeError, Rejected, Responder, Stranger
+from paceline.wire.handshake import (
+    MAX_HANDSHAKE_BYTES,
+    NONCE_BYTES,
+    HandshakeError,
+    Identity,
+    Rejected,
+    Responder,
+    Stranger,
+)
 
 MAX_STRANGERS = 128
 STRANGER_PATIENCE_SECONDS = 5.0
 _BACKLOG = 512
 _LOOKUP_SECONDS = 1.0
+_TICK_SECONDS = 1.0
 
-OnKnock = Callable[[Connection, Message], None]
 OnForeign = Callable[[str, str], None]
 OnPeer = Callable[[Connection], None]
 
@@ -49,7 +56,7 @@ def open_port(address: Address) -> socket.socket:
 
 
 class Listener:
-    """Answers on a rank's port with the rank's identity.
+    """Answers on a port with the identity of the process that has it.
 
     Args:
         loop: The loop.
@@ -58,70 +65,60 @@ class Listener:
         identity: What a peer that knows the key is told.
     """
 
-    def __init__(self, loop: SocketLoop, port: socket.socket, key: bytes, identity: Identity) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, port: socket.socket, key: bytes, identity: Identity) -> None:
         self._loop = loop
         self._port = port
         self._key = key
         self._identity = identity
-        self._on_knock: OnKnock = _turn_away
-        self._on_foreign: OnForeign = _ignore
         self._on_peer: OnPeer | None = None
-        self._strangers: dict[Connection, float] = {}
-        self._friends: dict[Connection, float] = {}
+        self._on_foreign: OnForeign | None = None
+        self._deadlines: dict[Connection, float] = {}
+        """By when a connection must be of use, the oldest first."""
+        self._timer: asyncio.TimerHandle | None = None
 
-    def start(
-        self,
-        on_knock: OnKnock | None = None,
-        on_foreign: OnForeign | None = None,
-        on_peer: OnPeer | None = None,
-    ) -> None:
+    def start(self, on_peer: OnPeer | None = None, on_foreign: OnForeign | None = None) -> None:
         """Begins to answer.
 
         Args:
-            on_knock: Called with a peer's connection and the first message that it sends after it was told
-                the identity; without it such a peer is turned away.
+            on_peer: Called with a peer's connection once it was told the identity: what it says from then on is the
+                callee's to read. Without it a peer learns the identity, and no more.
             on_foreign: Called with the host of a peer that is another version of Paceline, and with that version;
                 or of one that has another key, and with "".
-            on_peer: Called with a peer's connection, in place of `on_knock`, once it was told the identity: what it
-                says from then on is the callee's to read.
         """
-        self._on_peer = on_peer
-        self._on_knock = on_knock or self._on_knock
-        self._on_foreign = on_foreign or self._on_foreign
+        self._on_peer, self._on_foreign = on_peer, on_foreign
         self._port.setblocking(False)
-        self._loop.watch(self._port, self._accept)
-
-    def tick(self) -> None:
-        """Ends connections that have been of no use for too long; call about once a second."""
-        for waiting in (self._strangers, self._friends):
-            for connection in [c for c, deadline in waiting.items() if deadline < self._loop.now()]:
-                del waiting[connection]
-                connection.close()
+        self._loop.add_reader(self._port, self._accept)
+        self._tick()
 
     def close(self) -> None:
-        """Gives the port back; connections that have knocked live on."""
-        self._loop.forget(self._port)
-        self._port.close()
-        for connection in (*self._strangers, *self._friends):
-            connection.close()
+        """Gives the port back; connections that were handed over live on. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._port.fileno() >= 0:
+            self._loop.remove_reader(self._port)
+            self._port.close()
+        for connection in list(self._deadlines):
+            self._drop(connection)
 
-    def _accept(self, _readable: bool, _writable: bool) -> None:
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(_TICK_SECONDS, self._tick)
+        now = self._loop.time()
+        for connection in [one for one, deadline in self._deadlines.items() if deadline < now]:
+            self._drop(connection)
+
+    def _accept(self) -> None:
         try:
             connected, _ = self._port.accept()
             connection = Connection(self._loop, connected)
         except OSError:
             return  # the stranger is gone already, or this process is out of descriptors for the moment
-        while len(self._strangers) >= MAX_STRANGERS:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            oldest.close()
-        self._strangers[connection] = self._loop.now() + STRANGER_PATIENCE_SECONDS
-        connection.attach(
-            bytes,
-            lambda hello: self._hello(connection, hello),
-            lambda _: self._drop(connection),
-            MAX_HANDSHAKE_BYTES,
-        )
+        while len(self._deadlines) >= MAX_STRANGERS:
+            self._drop(next(iter(self._deadlines)))
+        self._deadlines[connection] = self._loop.time() + STRANGER_PATIENCE_SECONDS
+        self._await(connection, lambda hello: self._hello(connection, hello))
+
+    def _await(self, connection: Connection, on_body: Callable[[bytes], None]) -> None:
+        connection.attach(bytes, on_body, lambda _: self._drop(connection), MAX_HANDSHAKE_BYTES)
 
     def _hello(self, connection: Connection, hello: bytes) -> None:
         try:
@@ -129,52 +126,35 @@ class Listener:
         except HandshakeError as fault:
             if fault.stranger is Stranger.OTHER_VERSION:
                 connection.send(Rejected())
-                self._on_foreign(connection.peer_host, fault.version)
+                self._tell_of_foreigner(connection, fault.version)
             self._drop(connection)
             return
         connection.send(responder.challenge())
-        connection.attach(
-            bytes,
-            lambda answer: self._check(connection, responder, answer),
-            lambda _: self._drop(connection),
-            MAX_HANDSHAKE_BYTES,
-        )
+        self._await(connection, lambda answer: self._check(connection, responder, answer))
 
     def _check(self, connection: Connection, responder: Responder, answer: bytes) -> None:
         try:
             responder.check(answer)
         except HandshakeError as fault:
             if fault.stranger is Stranger.OTHER_JOB:
-                self._on_foreign(connection.peer_host, "")
+                self._tell_of_foreigner(connection, "")
             self._drop(connection)
             return
-        del self._strangers[connection]
-        if self._on_peer is not None:
-            connection.use_seal(responder.seal())
-            connection.send(self._identity)
-            self._on_peer(connection)
-            return
-        self._friends[connection] = self._loop.now() + STRANGER_PATIENCE_SECONDS
         connection.use_seal(responder.seal())
-        connection.attach(decode, lambda first: self._knock(connection, first), lambda _: self._drop(connection))
         connection.send(self._identity)
+        if self._on_peer is None:
+            self._await(connection, lambda _: self._drop(connection))
+            return
+        del self._deadlines[connection]
+        self._on_peer(connection)
 
-    def _knock(self, connection: Connection, message: Message) -> None:
-        del self._friends[connection]
-        self._on_knock(connection, message)
+    def _tell_of_foreigner(self, connection: Connection, version: str) -> None:
+        if self._on_foreign is not None:
+            self._on_foreign(connection.peer_host, version)
 
     def _drop(self, connection: Connection) -> None:
-        self._strangers.pop(connection, None)
-        self._friends.pop(connection, None)
+        self._deadlines.pop(connection, None)
         connection.close()
-
-
-def _turn_away(connection: Connection, _: Message) -> None:
-    connection.close()
-
-
-def _ignore(host: str, version: str) -> None:
-    del host, version
 
 
 def _own_address(host: str) -> str | None:

@@ -1,7 +1,7 @@
-"""MPICH's PMI-1 line protocol, as a pure state machine: lines in, lines out, no sockets.
+"""MPICH's PMI-1 line protocol: a pure state machine (lines in, lines out), and a service that puts it on a socket.
 
 MPICH asks its process manager for its rank, the world size and a key-value store in which ranks leave their addresses
-for each other. Whoever started a rank (the agent, or by hand the watchdog beside it) answers over a socket that the
+for each other. Whoever started a rank (its agent) answers over a socket that the
 rank inherited; this file knows the words. Source: the PMI-1 description in MPICH's ``doc/notes/pmi``.
 
 The store is exchanged at barriers only, which is all that MPICH needs: keys that a rank puts are visible to the others
@@ -12,7 +12,12 @@ after the next barrier. So between hosts one message per barrier suffices, whate
                              Fence: k0 + k1 ┘
 """
 
-from collections.abc import Mapping
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+
+from paceline.cluster.launched import WorkerIdentity
+from paceline.wire.frames import LineSplitter
 
 MAX_LINE_BYTES = 4096
 _MAX_KEY_LENGTH = 64
@@ -130,3 +135,97 @@ class PmiSession:
         self.pending = {}
         self.waiting = False
         return "cmd=barrier_out rc=0\n"
+
+
+class PmiService:
+    """Answers one rank's requests on its socket, in the agent; barriers go through the whole job.
+
+    Not in the worker itself: `MPI_Init` holds the interpreter lock of the rank that asks.
+
+    Args:
+        loop: The loop.
+        connection: This process's end of the socket that the rank hands to MPI; owned from now on.
+        identity: The rank's.
+        on_barrier: Called with the rank's new keys when it enters a barrier; answer with `release`.
+        on_fault: Called with the reason when the rank says something that is not PMI-1.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: socket.socket,
+        identity: WorkerIdentity,
+        on_barrier: Callable[[dict[str, str]], None],
+        on_fault: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._connection = connection
+        self._session = PmiSession(
+            rank=identity.rank,
+            size=identity.world_size,
+            store_name=store_name(identity.job_id, identity.generation),
+        )
+        self._on_barrier = on_barrier
+        self._on_fault = on_fault
+        self._lines = LineSplitter(MAX_LINE_BYTES)
+        self._spoke = False
+        self._open = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether MPI was used and has been shut down."""
+        return self._session.finished
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether MPI was started and may still ask something."""
+        return self._open and self._spoke and not self._session.finished
+
+    def start(self) -> None:
+        """Begins to answer."""
+        self._connection.setblocking(False)
+        self._loop.add_reader(self._connection, self._read)
+
+    def release(self, keys: Mapping[str, str]) -> None:
+        """All ranks are in the barrier, with these keys in total."""
+        if self._session.waiting:
+            self._reply(self._session.release(keys))
+
+    def close(self) -> None:
+        """Ends the conversation."""
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._connection)
+            self._connection.close()
+
+    def _read(self) -> None:
+        try:
+            data = self._connection.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        self._spoke = True
+        try:
+            for line in self._lines.feed(data):
+                self._answer(line.decode("ascii"))
+        except (ValueError, KeyError) as fault:
+            self.close()
+            self._on_fault(f"sent something on its PMI socket that MPICH does not send: {fault}")
+
+    def _answer(self, line: str) -> None:
+        reply = self._session.answer(line)
+        if reply is not None:
+            self._reply(reply)
+        elif self._session.waiting:
+            self._on_barrier(dict(self._session.pending))
+
+    def _reply(self, text: str) -> None:
+        # The lines are short and each is awaited by its rank: a socket's buffer always has room for one.
+        try:
+            self._connection.sendall(text.encode("ascii"))
+        except OSError:
+            self.close()

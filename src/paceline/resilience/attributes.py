@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from paceline.resilience.mapped_file import mapped_part
 from paceline.resilience.object_state import (
     CannotHoldError,
     GeneratorState,
@@ -23,6 +22,7 @@ from paceline.resilience.object_state import (
     VariableValue,
     encode,
     is_variable,
+    mapped_part,
     state_of_generator,
 )
 
@@ -98,19 +98,19 @@ def attributes_of(thing: Any, path: str = "", left_out: frozenset[str] = frozens
             yield Attribute(name, value, None, None)
 
 
-def restore(thing: Any, state: Mapping[str, Any], originals: Mapping[str, Any] | None = None) -> None:
+def restore(thing: Any, state: Mapping[str, Any], baseline: Mapping[str, Any] | None = None) -> None:
     """Puts `state` back into an object like the one that `encode_captured` was given.
 
     Args:
         thing: The object.
         state: Its state, decoded.
-        originals: By name, what attributes hold of which the snapshot says that they had not been changed.
+        baseline: By name, what attributes hold of which the snapshot says that they had not been changed.
     """
     for getter, setter in _HOOKS:
         if state["hook"] == getter:
             getattr(thing, setter)(state["state"])
             return
-    values = {name: value for name, value in (originals or {}).items() if name in state["unchanged"]}
+    values = {name: value for name, value in (baseline or {}).items() if name in state["unchanged"]}
     without_place = []
     for name, value in {**values, **state["state"]}.items():
         old = getattr(thing, name, None)

@@ -8,6 +8,7 @@ is written as ``{"!": kind, ...}``; arrays go beside it, under their path.
 
 import contextlib
 import math
+import mmap
 import random
 from collections import deque
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ import numpy as np
 Tensors = dict[str, Any]
 
 _MAX_DEPTH = 32
+MAX_SMALL_BYTES = 4 << 20
+"""Up to this size a memory-mapped array is a value like any other."""
 _PLAIN = frozenset({type(None), bool, str, int})
 _MAX_ITEMS_IN_JSON = 64
 """More numbers, or strings, become an array: with Python's random generator a snapshot is written many times faster."""
@@ -204,3 +207,17 @@ class Frozen:
 def frozen(encoded: Any, tensors: Tensors) -> Frozen:
     """What `encode` has made, for later."""
     return Frozen(encoded, {path: np.array(array) for path, array in tensors.items()})
+
+
+def mapped_part(value: Any) -> tuple[Any, ...] | None:
+    """Which part of which file a large array shows; None for anything else. Nothing of the file is read."""
+    if not isinstance(value, np.memmap) or value.nbytes <= MAX_SMALL_BYTES:
+        return None
+    root: Any = value
+    while isinstance(root, np.ndarray):
+        root = root.base
+    if not isinstance(root, mmap.mmap):
+        return None  # a copy of such an array is of its type, and lies in memory
+    # A view has the offset of the whole; the address differs if the file is mapped again.
+    begin = value.ctypes.data - np.frombuffer(root, np.uint8).ctypes.data
+    return str(value.filename), value.offset, begin, value.shape, value.strides, str(value.dtype)

@@ -13,9 +13,8 @@ import time
 import numpy as np
 
 from paceline.comm.group import Group
-from paceline.comm.world import World
 from paceline.errors import ConfigurationError
-from paceline.store.damage import DamagedSnapshotError
+from paceline.store.folder import DamagedSnapshotError
 from paceline.store.snapshots import SnapshotStore
 
 _LOGGER = logging.getLogger("paceline")
@@ -23,20 +22,6 @@ _LOGGER = logging.getLogger("paceline")
 _PROBE_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-def check_that_all_train_one_model(world: World) -> None:
-    """Refuses snapshots of a job whose ranks train several models, in groups of replicas; local.
-
-    Raises:
-        ConfigurationError: the axis `data` does not hold all ranks. Ranks of one group alone would hear that a snapshot
-            is due, and wait for the others.
-    """
-    if world.data.size < world.size:
-        raise ConfigurationError(
-            f"this job trains {world.size // world.data.size} models at once, and snapshots are of one model on all "
-            "workers. Run the job without --snapshot-dir. [snapshot-directory]"
-        )
 
 
 def check_that_all_see_it(store: SnapshotStore, group: Group, newest: str) -> None:

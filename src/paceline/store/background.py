@@ -25,12 +25,10 @@ class Outcome(Generic[Result]):
     """What came of a job.
 
     Args:
-        seconds: How long it took.
         result: What the work returned; none if it failed.
         error: What it raised; none if it did not fail.
     """
 
-    seconds: float
     result: Result | None = None
     error: Exception | None = None
 
@@ -50,7 +48,6 @@ class BackgroundWriter(Generic[Job, Result]):
         patience_seconds: How long leaving the block may take.
         head_start_seconds: How long whoever has handed over a job goes on alone. A thread that wakes at once takes the
             interpreter, and a worker's only core, from the step that is about to begin.
-        clock: Seconds.
     """
 
     def __init__(
@@ -60,13 +57,11 @@ class BackgroundWriter(Generic[Job, Result]):
         *,
         patience_seconds: float = 60.0,
         head_start_seconds: float = 0.0,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._write = write
         self._on_done = on_done
         self._patience_seconds = patience_seconds
         self._head_start_seconds = head_start_seconds
-        self._clock = clock
         self._change = threading.Condition()
         self._waiting: list[Job] = []  # never more than one
         self._is_busy = False
@@ -126,9 +121,7 @@ class BackgroundWriter(Generic[Job, Result]):
                 del job  # its arrays are large
 
     def _outcome(self, job: Job) -> Outcome[Result]:
-        begin = self._clock()
         try:
-            result = self._write(job)
+            return Outcome(self._write(job))
         except Exception as error:  # whatever it is, training goes on
-            return Outcome(self._clock() - begin, error=error)
-        return Outcome(self._clock() - begin, result=result)
+            return Outcome(error=error)

@@ -1,11 +1,14 @@
-"""Where snapshots are kept: the few things that a store needs of a file system or of an object store.
+"""What a store of snapshots needs of a file system or of an object store, and what can be wrong with a snapshot.
 
 A snapshot appears in one moment. On a file system that moment is the renaming of its directory; an object store has no
 renaming, and there the moment is the appearance of its manifest, which is written last. Both are behind `publish`.
+
+A disk that fails to answer is an ``OSError`` and stays one: what is stored may be whole.
 """
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import BinaryIO
 
 
@@ -101,3 +104,32 @@ class Lock(ABC):
     @abstractmethod
     def release(self) -> None:
         """Gives it back; without effect if it is not held."""
+
+
+class DamagedSnapshotError(RuntimeError):
+    """What was read is not what was written; whoever looks for a snapshot to go on from takes the one before."""
+
+
+class OtherVersionError(DamagedSnapshotError):
+    """Another version of Paceline has written it: this one cannot read it, and nobody knows that it is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a snapshot.
+
+    Args:
+        text: One line.
+        is_damage: False if it could not be read, so that nobody knows.
+    """
+
+    text: str
+    is_damage: bool = True
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def unreadable(path: str, error: OSError) -> Fault:
+    """The fault of a file that cannot be read."""
+    return Fault(f"{path} cannot be read ({error.strerror or error})", is_damage=False)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-from paceline.store.damage import DamagedSnapshotError
+from paceline.store.folder import DamagedSnapshotError
 from paceline.wire.codec import Decoder, GarbledError, encode
 
 _FLOAT = "$float"

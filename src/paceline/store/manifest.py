@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from paceline.store.damage import DamagedSnapshotError, Fault, OtherVersionError
+from paceline.store.folder import DamagedSnapshotError, Fault, OtherVersionError
 from paceline.store.json_bytes import read, sealed, unsealed, with_all_floats, with_standard_floats
-from paceline.store.parts import Count, PartRecord
+from paceline.store.shards import Count, ShardRecord
 from paceline.wire.codec import Decoder, Record, encode
 
 MANIFEST_FILE = "manifest.json"
@@ -42,7 +42,7 @@ class _Manifest(Record, frozen=True):
     world_size: Count
     created_at_seconds: Annotated[float, msgspec.Meta(ge=0, lt=_MAX_SECONDS)]
     notes: dict[str, Any]
-    parts: tuple[PartRecord, ...]
+    shards: tuple[ShardRecord, ...]
 
 
 _kind = Decoder[_Kind](_Kind)
@@ -56,7 +56,7 @@ class SnapshotMeta:
     Args:
         epoch: The epoch that goes on after a restore, from 0.
         fit_call: The number of the call of `fit` that goes on, from 0.
-        world_size: How many ranks wrote a part.
+        world_size: How many ranks wrote a shard.
         notes: Any JSON: host layout, threads, versions.
     """
 
@@ -76,7 +76,7 @@ class SnapshotInfo:
         step: Optimizer steps of the whole job.
         created_at_seconds: Since 1970, by the chief's clock.
         meta: What the chief said.
-        parts: By rank; one for each rank.
+        shards: By rank; one for each rank.
     """
 
     name: str
@@ -84,7 +84,7 @@ class SnapshotInfo:
     step: int
     created_at_seconds: float
     meta: SnapshotMeta
-    parts: tuple[PartRecord, ...]
+    shards: tuple[ShardRecord, ...]
 
     @property
     def epoch(self) -> int:
@@ -109,14 +109,14 @@ class SnapshotInfo:
     @property
     def size_bytes(self) -> int:
         """Of all files but the manifest."""
-        return sum(part.size_bytes for part in self.parts)
+        return sum(shard.size_bytes for shard in self.shards)
 
     @property
     def disk_bytes(self) -> int:
         """What another one like this takes on a disk, at most: files fill whole blocks, and there are directories."""
-        blocks = [-(-file.size_bytes // _BLOCK_BYTES) for part in self.parts for file in part.files]
-        # Of each part its directory, its record, and what it takes in the manifest; then the manifest.
-        return _BLOCK_BYTES * (sum(blocks) + sum(blocks) // 256 + 3 * len(self.parts) + 2)
+        blocks = [-(-file.size_bytes // _BLOCK_BYTES) for shard in self.shards for file in shard.files]
+        # Of each shard its directory, its record, and what it takes in the manifest; then the manifest.
+        return _BLOCK_BYTES * (sum(blocks) + sum(blocks) // 256 + 3 * len(self.shards) + 2)
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -139,7 +139,7 @@ class DamagedSnapshot:
         return self.step, 0.0, self.name
 
 
-def manifest_bytes(step: int, created_at_seconds: float, meta: SnapshotMeta, parts: tuple[PartRecord, ...]) -> bytes:
+def manifest_bytes(step: int, created_at_seconds: float, meta: SnapshotMeta, shards: tuple[ShardRecord, ...]) -> bytes:
     """The file.
 
     Raises:
@@ -148,7 +148,7 @@ def manifest_bytes(step: int, created_at_seconds: float, meta: SnapshotMeta, par
     notes = with_standard_floats(meta.notes, "the notes")
     assert isinstance(notes, dict)
     counts = (step, meta.epoch, meta.fit_call, meta.world_size)
-    return sealed(encode(_Manifest(_FORMAT, _VERSION, *counts, created_at_seconds, notes, parts)))
+    return sealed(encode(_Manifest(_FORMAT, _VERSION, *counts, created_at_seconds, notes, shards)))
 
 
 def parsed_manifest(data: bytes, name: str, path: str, step: int) -> SnapshotInfo:
@@ -163,24 +163,23 @@ def parsed_manifest(data: bytes, name: str, path: str, step: int) -> SnapshotInf
     Raises:
         DamagedSnapshotError: it describes none; `OtherVersionError`: one that this version cannot read.
     """
-    body = unsealed(data, MANIFEST_FILE)
-    kind = read(_kind, body, MANIFEST_FILE)
-    if kind.format != _FORMAT:
-        raise DamagedSnapshotError(f"the format is {kind.format[:60]!a}; expected {_FORMAT}")
-    if kind.version != _VERSION:
+    kind = read(_kind, data, MANIFEST_FILE)  # before the seal, which another version may have elsewhere
+    if kind.format == _FORMAT and kind.version != _VERSION:
         raise OtherVersionError(
             f"{name} has version {kind.version} of the snapshot format, but this Paceline reads version {_VERSION}. "
             "Continue with the Paceline that wrote the snapshot, or train again in another directory"
         )
-    found = read(_manifest, body, MANIFEST_FILE)
+    found = read(_manifest, unsealed(data, MANIFEST_FILE), MANIFEST_FILE)
+    if found.format != _FORMAT:
+        raise DamagedSnapshotError(f"the format is {found.format[:60]!a}; expected {_FORMAT}")
     if found.step != step:
         raise DamagedSnapshotError(f"the name of the directory says step {step}, but its manifest says {found.step}")
-    in_order = all(part.rank == rank for rank, part in enumerate(found.parts))
-    if not in_order or not 0 < len(found.parts) == found.world_size:
+    in_order = all(shard.rank == rank for rank, shard in enumerate(found.shards))
+    if not in_order or not 0 < len(found.shards) == found.world_size:
         raise DamagedSnapshotError(
-            f"{len(found.parts)} parts of {found.world_size} ranks; expected one of each, in order"
+            f"{len(found.shards)} shards of {found.world_size} ranks; expected one of each, in order"
         )
     notes = with_all_floats(found.notes, MANIFEST_FILE)
     assert isinstance(notes, dict)
     meta = SnapshotMeta(found.epoch, found.fit_call, found.world_size, notes)
-    return SnapshotInfo(name, path, step, found.created_at_seconds, meta, found.parts)
+    return SnapshotInfo(name, path, step, found.created_at_seconds, meta, found.shards)

@@ -1,20 +1,45 @@
 """Reading a snapshot back: every byte is checked against the manifest before anybody uses it."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from paceline.store.checksum import begun
-from paceline.store.damage import DamagedSnapshotError, Fault, unreadable
-from paceline.store.folder import Folder
-from paceline.store.json_bytes import from_bytes
+import msgspec
+
+from paceline.store.folder import DamagedSnapshotError, Fault, Folder, unreadable
+from paceline.store.json_bytes import from_bytes, read
 from paceline.store.manifest import SnapshotInfo
-from paceline.store.parts import STATE_FILE, TENSORS_FILE, FileRecord, PartRecord, rank_folder
-from paceline.store.tensor_header import TensorHeader, read_headers
+from paceline.store.shards import STATE_FILE, TENSORS_FILE, Count, FileRecord, ShardRecord, new_checksum, rank_folder
+from paceline.wire.codec import Decoder
 
 if TYPE_CHECKING:
     from paceline.store.tensors import Array
 
 _CHUNK_BYTES = 4 << 20
+_LENGTH_BYTES = 8
+_MAX_HEADER_BYTES = 100_000_000
+"""The format's own limit."""
+
+_METADATA = "__metadata__"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorHeader:
+    """One tensor: its type by the format's name (``F32``), its shape, its size."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    dtype: str
+    shape: tuple[Count, ...]
+    data_offsets: tuple[Count, Count]
+
+
+_entries = Decoder[dict[str, msgspec.Raw]](dict[str, msgspec.Raw])
+_entry = Decoder[_Entry](_Entry)
 
 
 class SnapshotReader:
@@ -24,7 +49,7 @@ class SnapshotReader:
         reader.state(rank), reader.tensors(rank)
 
     Each method raises `DamagedSnapshotError` if what is there is not what was written, ``ValueError`` if the snapshot
-    has no part of that rank, and ``OSError`` if it cannot be read.
+    has no shard of that rank, and ``OSError`` if it cannot be read.
 
     Args:
         folder: Where it is.
@@ -36,7 +61,7 @@ class SnapshotReader:
         self.info = info
 
     def state(self, rank: int) -> dict[str, object]:
-        """The JSON of a rank's part."""
+        """The JSON of a rank's shard."""
         what = f"{STATE_FILE} of rank {rank}"
         value = from_bytes(self._contents(rank, STATE_FILE), what)
         if not isinstance(value, dict):
@@ -44,7 +69,7 @@ class SnapshotReader:
         return value
 
     def tensors(self, rank: int) -> "dict[str, Array]":
-        """The arrays of a rank's part, in writable memory of their own."""
+        """The arrays of a rank's shard, in writable memory of their own."""
         from paceline.store import tensors  # NumPy, which the command line does not need
 
         return tensors.from_bytes(self._contents(rank, TENSORS_FILE), f"{TENSORS_FILE} of rank {rank}")
@@ -58,13 +83,13 @@ class SnapshotReader:
     def paths(self, rank: int) -> dict[str, str]:
         """What the variables are called whose values are arrays, by the arrays' names.
 
-        That stands in the state of a part, wherever it describes variables: ``[path, shape, name of the array]``.
+        That stands in the state of a shard, wherever it describes variables: ``[path, shape, name of the array]``.
         """
         names = self.headers(rank).keys()
         return {name: path for path, name in _described(self.state(rank)) if name in names}
 
     def verify(self, rank: int, progress: Callable[[int], None]) -> tuple[Fault, ...]:
-        """Reads all files of a part; what is wrong with them.
+        """Reads all files of a shard; what is wrong with them.
 
         Args:
             rank: Whose.
@@ -83,10 +108,10 @@ class SnapshotReader:
     def size_faults(self) -> tuple[Fault, ...]:
         """What is missing or has another size than the manifest says; reads no file."""
         faults = []
-        for part in self.info.parts:
-            for record in part.files:
+        for shard in self.info.shards:
+            for record in shard.files:
                 try:
-                    self._check_size(part.rank, record)
+                    self._check_size(shard.rank, record)
                 except DamagedSnapshotError as error:
                     faults.append(Fault(str(error)))
         return tuple(faults)
@@ -107,7 +132,7 @@ class SnapshotReader:
         """Gives a file to `use` in pieces. Raises at its end: what was used before is not to be trusted then."""
         path = self._path(rank, record.name)
         self._check_size(rank, record)
-        checksum, left_bytes = begun(), record.size_bytes
+        checksum, left_bytes = new_checksum(), record.size_bytes
         with self._opened(path) as file:
             while left_bytes and (chunk := file.read(min(left_bytes, chunk_bytes))):
                 checksum.update(chunk)
@@ -133,10 +158,10 @@ class SnapshotReader:
         if size_bytes != record.size_bytes:
             raise DamagedSnapshotError(f"{path} has {size_bytes} bytes, {record.size_bytes} were written")
 
-    def _record(self, rank: int) -> PartRecord:
-        if not 0 <= rank < len(self.info.parts):
-            raise ValueError(f"received rank {rank}; expected 0 to {len(self.info.parts) - 1} ({self.info.name})")
-        return self.info.parts[rank]
+    def _record(self, rank: int) -> ShardRecord:
+        if not 0 <= rank < len(self.info.shards):
+            raise ValueError(f"received rank {rank}; expected 0 to {len(self.info.shards) - 1} ({self.info.name})")
+        return self.info.shards[rank]
 
     def _path(self, rank: int, name: str) -> str:
         return f"{self.info.name}/{rank_folder(rank)}/{name}"
@@ -149,3 +174,24 @@ def _described(value: object) -> Iterator[tuple[str, str]]:
         case dict() | list():
             for item in value.values() if isinstance(value, dict) else value:
                 yield from _described(item)
+
+
+def read_headers(file: BinaryIO, what: str) -> dict[str, TensorHeader]:
+    """The tensors of the safetensors `file`, by name, in the file's order.
+
+    Raises:
+        DamagedSnapshotError: it is none.
+    """
+    length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+    if length > _MAX_HEADER_BYTES:
+        raise DamagedSnapshotError(f"{what}: its header has {length} bytes; expected at most {_MAX_HEADER_BYTES}")
+    entries = read(_entries, file.read(length), f"the header of {what}")
+    entries.pop(_METADATA, None)
+    return {name: _header(read(_entry, bytes(entry), f"{what}: {name[:60]!a}")) for name, entry in entries.items()}
+
+
+def _header(entry: _Entry) -> TensorHeader:
+    begin, end = entry.data_offsets
+    if begin > end:
+        raise DamagedSnapshotError(f"a tensor lies at {entry.data_offsets}; expected its begin and its end")
+    return TensorHeader(entry.dtype, entry.shape, end - begin)

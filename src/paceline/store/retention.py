@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.cluster.grammar import LOWER_IS_BETTER, RETENTION
+from paceline.cluster.value_checks import LOWER_IS_BETTER, RETENTION
 from paceline.store.manifest import SnapshotInfo
 
 METRICS = "metrics"

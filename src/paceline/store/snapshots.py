@@ -1,10 +1,10 @@
 """The store: a directory of snapshots, each of which exists whole or not at all.
 
-    every rank   write_part ──► temporary directory: files, each on disk before it counts
+    every rank   write_shard ──► temporary directory: files, each on disk before it counts
     the chief    commit ──────► manifest with all checksums ──► rename ──► the oldest ones go
     any process  newest_intact ──► open
 
-Whatever dies in between leaves a temporary directory, which the next start removes. Who tells the chief that all parts
+Whatever dies in between leaves a temporary directory, which the next start removes. Who tells the chief that all shards
 are written is left to the caller: by message, or through `records`.
 """
 
@@ -13,28 +13,26 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from paceline.store.catalog import Catalog, Search
-from paceline.store.clearing import Clearing, Pruned
-from paceline.store.folder import Folder
-from paceline.store.holding import Holding, held
+from paceline.store.catalog import Catalog, Clearing, Pruned
+from paceline.store.directory_lock import LOCK_FILE, DirectoryLock, locked_for
+from paceline.store.folder import DamagedSnapshotError, Folder
+from paceline.store.json_bytes import read, sealed, unsealed
 from paceline.store.local_folder import LocalFolder
 from paceline.store.manifest import (
     MANIFEST_FILE,
-    DamagedSnapshot,
     SnapshotInfo,
     SnapshotMeta,
     manifest_bytes,
     parsed_manifest,
 )
-from paceline.store.notes import noted_first
-from paceline.store.parts import Part, PartRecord, rank_folder
-from paceline.store.reading import SnapshotReader
 from paceline.store.remote_folder import RemoteFolder
 from paceline.store.retention import parse_retention
+from paceline.store.shards import Shard, ShardRecord, rank_folder
 from paceline.store.staging import RECORD_FILE, SNAPSHOT_PREFIX, Staging, Writer, snapshot_name
+from paceline.wire.codec import Decoder, encode
 
 __all__ = ["Pruned", "SnapshotStore", "Writer"]
 
@@ -42,14 +40,16 @@ logger = logging.getLogger("paceline")
 
 _PROBE_PREFIX = ".probe-"
 _MIN_SPACING_SECONDS = 0.001
+_MAX_NOTE_BYTES = 16 << 20
+_note = Decoder[dict[str, int]](dict[str, int])
 
 
-class SnapshotStore:
-    """A directory of snapshots.
+class SnapshotStore(Catalog):
+    """A directory of snapshots, to write and to clear; `Catalog` reads it.
 
         store = SnapshotStore("/shared/run-7", keep=3, writer=Writer(job_id, generation))
         with store.hold():                                                      # the chief, while the job lives
-            record = store.write_part(130, rank, Part(tensors, state))          # every rank
+            record = store.write_shard(130, rank, Shard(tensors, state))          # every rank
             store.commit(130, SnapshotMeta(epoch, fit_call, world_size), records)   # the chief, with all ranks' records
 
     Args:
@@ -75,12 +75,11 @@ class SnapshotStore:
         clock: Callable[[], float] = time.time,
         around: Callable[[Folder], Folder] = lambda folder: folder,
     ) -> None:
-        self._folder = around(_folder_at(directory))
-        self._catalog = Catalog(self._folder)
+        super().__init__(around(_folder_at(directory)))
         self._writer = writer
-        self._holding: Holding | None = None
+        self._lock: DirectoryLock | None = None
         self._clock = clock
-        self.clearing = Clearing(self._folder, self._catalog, None if keep is None else parse_retention(keep), is_kept)
+        self.clearing = Clearing(self._folder, self, None if keep is None else parse_retention(keep), is_kept)
         """What goes."""
 
     @property
@@ -103,69 +102,69 @@ class SnapshotStore:
             ConfigurationError: another job holds it.
             OSError: it cannot be made or read.
         """
-        with held(self._folder, self._owner(), wait_seconds) as holding:
-            self._holding = holding
+        with locked_for(self._folder, self._owner(), wait_seconds) as lock:
+            self._lock = lock
             try:
-                yield holding.lines
+                yield lock.lines
             finally:
-                self._holding = None
+                self._lock = None
 
     def confirm_hold(self) -> None:
-        """See `Holding.confirm`; without effect if it is not held."""
-        if self._holding is not None:
-            self._holding.confirm()
+        """See `DirectoryLock.confirm`; without effect if it is not held."""
+        if self._lock is not None:
+            self._lock.confirm()
 
-    def write_part(self, step: int, rank: int, part: Part, *, attempt: int = 0) -> PartRecord:
-        """Writes one rank's part of the snapshot at `step`. Every rank, in any thread; all of it is on disk afterwards.
+    def write_shard(self, step: int, rank: int, shard: Shard, *, attempt: int = 0) -> ShardRecord:
+        """Writes one rank's shard of the snapshot at `step`: on disk when it returns. Every rank, in any thread.
 
         The chief's makes the directory; the others' need it (`begun`).
 
         Args:
             step: Optimizer steps of the whole job; the same on all ranks.
             rank: Whose.
-            part: What.
+            shard: What.
             attempt: The same on all ranks; another one for each try at the same step in a generation.
 
         Raises:
-            TypeError, ValueError: the part holds what cannot be stored.
+            TypeError, ValueError: the shard holds what cannot be stored.
             FileNotFoundError: the chief has not begun, or this was abandoned meanwhile.
             OSError: the disk is full, the directory has gone.
         """
-        return self._staging().write(step, attempt, rank, part)
+        return self._staging().write(step, attempt, rank, shard)
 
     def begun(self) -> frozenset[int]:
         """The attempts of this generation for which the chief has made a directory that is still there."""
         return frozenset(self._staging().begun())
 
-    def records(self, step: int, *, attempt: int = 0) -> tuple[PartRecord, ...]:
-        """The parts that are complete in the directory by now, by rank: so a chief learns of them without messages."""
+    def records(self, step: int, *, attempt: int = 0) -> tuple[ShardRecord, ...]:
+        """The shards that are complete in the directory by now, by rank: so a chief learns of them without messages."""
         return self._staging().records(step, attempt)
 
-    def commit(self, step: int, meta: SnapshotMeta, records: Sequence[PartRecord], *, attempt: int = 0) -> SnapshotInfo:
-        """Makes the parts of all ranks a snapshot, then deletes the oldest ones. The chief only.
+    def commit(
+        self, step: int, meta: SnapshotMeta, records: Sequence[ShardRecord], *, attempt: int = 0
+    ) -> SnapshotInfo:
+        """Makes the shards of all ranks a snapshot, then deletes the oldest ones. The chief only.
 
         What goes wrong with deleting is logged.
 
         Raises:
             ValueError: there is not one record of each rank; the notes are no JSON (or ``TypeError``).
-            OSError: nothing is committed (`abandon` what is there): a part is not in the directory, or it cannot be
+            OSError: nothing is committed (`abandon` what is there): a shard is not in the directory, or it cannot be
                 written.
             ConfigurationError: nothing is committed: the directory was removed, and another job has it now.
         """
-        parts = tuple(sorted(records, key=lambda record: record.rank))
-        if [part.rank for part in parts] != [*range(meta.world_size)] or not parts:
-            raise ValueError(
-                f"received parts of the ranks {[part.rank for part in parts]}; expected 0 to {meta.world_size - 1}, "
-                "each once"
-            )
+        shards = tuple(sorted(records, key=lambda record: record.rank))
+        ranks = [shard.rank for shard in shards]
+        if ranks != [*range(meta.world_size)] or not shards:
+            raise ValueError(f"received shards of the ranks {ranks}; expected 0 to {meta.world_size - 1}, each once")
         self.confirm_hold()
         staging = self._staging().directory(step, attempt)
-        self._check_presence(staging, parts)
-        same_step = [entry.order[1] for entry in self._catalog.entries() if entry.step == step]
+        self._check_presence(staging, shards)
+        same_step = [entry.order[1] for entry in self.entries() if entry.step == step]
         created_at_seconds = max([self._clock(), *(earlier + _MIN_SPACING_SECONDS for earlier in same_step)])
-        data = manifest_bytes(step, created_at_seconds, meta, parts)
-        for part in parts:  # a snapshot holds nothing that no checksum covers
-            self._folder.delete(f"{staging}/{rank_folder(part.rank)}/{RECORD_FILE}")
+        data = manifest_bytes(step, created_at_seconds, meta, shards)
+        for shard in shards:  # a snapshot holds nothing that no checksum covers
+            self._folder.delete(f"{staging}/{rank_folder(shard.rank)}/{RECORD_FILE}")
         with self._folder.writer(f"{staging}/{MANIFEST_FILE}") as file:
             file.write(data)
         name = self._folder.publish(staging, snapshot_name(step))
@@ -178,7 +177,7 @@ class SnapshotStore:
         return info
 
     def abandon(self, step: int, *, attempt: int = 0) -> None:
-        """Removes the parts of a snapshot that will not be committed; what cannot be removed stays. Any rank: by that
+        """Removes the shards of a snapshot that will not be committed; what cannot be removed stays. Any rank: by that
         the others know.
         """
         try:
@@ -187,8 +186,19 @@ class SnapshotStore:
             logger.warning("an unfinished snapshot of step %d in %s cannot be removed (%s)", step, self.location, error)
 
     def noted_first(self, name: str, value: Mapping[str, int]) -> Mapping[str, int] | None:
-        """See `notes.noted_first`."""
-        return noted_first(self._folder, name, value)
+        """What was noted under `name` before; else None, and `value`, numbers by their names, is noted now.
+
+        So a job knows what it began with before it has a first snapshot.
+        """
+        path = f"{name}.json"
+        with suppress(OSError, DamagedSnapshotError), self._folder.reader(path) as file:
+            return read(_note, unsealed(file.read(_MAX_NOTE_BYTES), path), path)
+        try:
+            with self._folder.writer(path) as file:
+                file.write(sealed(encode(value)))
+        except OSError as error:
+            logger.warning("%s/%s cannot be written (%s)", self.location, path, error)
+        return None
 
     # Reading
 
@@ -196,38 +206,11 @@ class SnapshotStore:
         """Whether the directory is, as one that a chief holds is."""
         return bool(self._folder.children(""))
 
-    def entries(self) -> tuple[SnapshotInfo | DamagedSnapshot, ...]:
-        """All snapshots, newest first; the manifests and the sizes of the files are looked at, not their contents."""
-        return self._catalog.entries()
-
-    def find(self, name: str) -> SnapshotInfo:
-        """The snapshot called `name` (`SnapshotInfo.name`); its manifest is looked at, not its files.
-
-        Raises:
-            DamagedSnapshotError: there is none, or its manifest is damaged.
-        """
-        return self._catalog.find(name)
-
-    def newest_intact(self) -> Search:
-        """The newest snapshot of which every byte is as it was written, and why newer ones are not taken.
-
-        Raises:
-            OSError: none was found, and some could not be read.
-        """
-        return self._catalog.newest_intact()
-
-    def open(self, info: SnapshotInfo) -> SnapshotReader:
-        """The contents of a snapshot; each file is checked as it is read."""
-        return self._catalog.reader(info)
-
-    def verify(self, info: SnapshotInfo, progress: Callable[[int], None] = lambda _: None) -> tuple[str, ...]:
-        """Reads all of a snapshot; what is wrong with it, a line each.
-
-        Args:
-            info: Which.
-            progress: Told how many bytes more have been read.
-        """
-        return tuple(str(fault) for fault in self._catalog.verify(info, progress))
+    def was_released(self) -> bool:
+        """Whether the job that last held the directory has given it back in order, and nobody holds it now."""
+        with suppress(OSError), self._folder.reader(LOCK_FILE) as file:
+            return not file.read(1)
+        return False
 
     def prune(self, keep: int | str, *, dry_run: bool = False) -> Pruned:
         """See `Clearing.prune`; `keep` is what `parse_retention` reads."""
@@ -249,14 +232,14 @@ class SnapshotStore:
         """Removes the file of `write_probe`."""
         self._folder.delete(f"{_PROBE_PREFIX}{token}")
 
-    def _check_presence(self, staging: str, parts: tuple[PartRecord, ...]) -> None:
-        for part in parts:
-            for file in part.files:
-                path = f"{staging}/{rank_folder(part.rank)}/{file.name}"
+    def _check_presence(self, staging: str, shards: tuple[ShardRecord, ...]) -> None:
+        for shard in shards:
+            for file in shard.files:
+                path = f"{staging}/{rank_folder(shard.rank)}/{file.name}"
                 if self._folder.size_bytes(path) != file.size_bytes:
                     raise OSError(
                         errno.EIO,
-                        f"rank {part.rank} wrote {file.size_bytes} bytes that this host cannot see: is the "
+                        f"rank {shard.rank} wrote {file.size_bytes} bytes that this host cannot see: is the "
                         "directory shared by all hosts?",
                         path,
                     )

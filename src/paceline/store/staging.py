@@ -1,12 +1,12 @@
-"""Parts on their way into a snapshot: what ranks have written that no manifest names yet.
+"""Shards on their way into a snapshot: what ranks have written that no manifest names yet.
 
     .tmp-step-000000000130-4f2a-g2-a0/      job 4f2a, generation 2, attempt 0
         rank-00000/tensors.safetensors, state.json
-        rank-00000/record.json              written last: this part is complete
+        rank-00000/record.json              written last: this shard is complete
         rank-00001/...
 
 Names are agreed without a message: every rank knows step, job, generation and attempt. Two generations never share a
-directory, so what a killed rank left behind is never taken for its successor's part. Only the chief makes the
+directory, so what a killed rank left behind is never taken for its successor's shard. Only the chief makes the
 directory, so none comes back that it has taken away.
 """
 
@@ -15,11 +15,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from paceline.store.checksum import begun
-from paceline.store.damage import DamagedSnapshotError
-from paceline.store.folder import Folder
+from paceline.store.folder import DamagedSnapshotError, Folder
 from paceline.store.json_bytes import read, sealed, to_bytes, unsealed
-from paceline.store.parts import STATE_FILE, TENSORS_FILE, FileRecord, Part, PartRecord, decode_part, rank_folder
+from paceline.store.shards import (
+    STATE_FILE,
+    TENSORS_FILE,
+    FileRecord,
+    Shard,
+    ShardRecord,
+    decode_shard,
+    new_checksum,
+    rank_folder,
+)
 from paceline.wire.codec import encode
 
 SNAPSHOT_PREFIX = "step-"
@@ -54,7 +61,7 @@ class Writer:
 
 
 class Staging:
-    """The parts of snapshots that are not committed yet.
+    """The shards of snapshots that are not committed yet.
 
     Args:
         folder: Where.
@@ -66,19 +73,19 @@ class Staging:
         self._writer = writer
 
     def directory(self, step: int, attempt: int) -> str:
-        """Where the parts of one snapshot are."""
+        """Where the shards of one snapshot are."""
         job = f"{self._writer.job_id}-g{self._writer.generation}"
         return f"{self._folder.staging_prefix}{snapshot_name(step)}-{job}-a{attempt}"
 
-    def write(self, step: int, attempt: int, rank: int, part: Part) -> PartRecord:
-        """Writes a part; see `SnapshotStore.write_part`."""
+    def write(self, step: int, attempt: int, rank: int, shard: Shard) -> ShardRecord:
+        """Writes a shard; see `SnapshotStore.write_shard`."""
         from paceline.store import tensors  # NumPy, which the command line does not need
 
         directory = self.directory(step, attempt)
         folder = f"{directory}/{rank_folder(rank)}"
         contents: dict[str, Iterator[bytes | memoryview]] = {
-            STATE_FILE: iter([to_bytes(part.state, "state")]),
-            TENSORS_FILE: tensors.to_chunks(part.tensors),
+            STATE_FILE: iter([to_bytes(shard.state, "state")]),
+            TENSORS_FILE: tensors.to_chunks(shard.tensors),
         }
         if rank == 0:
             self._folder.make("")
@@ -86,7 +93,7 @@ class Staging:
         self._folder.delete(folder)  # of an earlier try
         self._folder.make(folder)
         files = [self._write_file(folder, name, chunks) for name, chunks in contents.items()]
-        record = PartRecord(rank, tuple(files))
+        record = ShardRecord(rank, tuple(files))
         self._folder.announce(f"{folder}/{RECORD_FILE}", sealed(encode(record)))
         return record
 
@@ -97,23 +104,23 @@ class Staging:
         name = re.compile(rf"{prefix}\d+-{job}-a(\d+)", re.ASCII)
         return {int(match[1]): match[0] for match in map(name.fullmatch, self._folder.children("")) if match}
 
-    def records(self, step: int, attempt: int) -> tuple[PartRecord, ...]:
-        """The records of the parts that are complete, by rank."""
+    def records(self, step: int, attempt: int) -> tuple[ShardRecord, ...]:
+        """The records of the shards that are complete, by rank."""
         directory = self.directory(step, attempt)
         return tuple(record for name in self._folder.children(directory) for record in self._record(directory, name))
 
-    def _record(self, directory: str, name: str) -> Iterator[PartRecord]:
+    def _record(self, directory: str, name: str) -> Iterator[ShardRecord]:
         if not (match := _RANK_FOLDER.fullmatch(name)):
             return
         with suppress(FileNotFoundError, DamagedSnapshotError):  # not there yet, or half of it
             with self._folder.reader(f"{directory}/{name}/{RECORD_FILE}") as file:
                 content = unsealed(file.read(_MAX_RECORD_BYTES), RECORD_FILE)
-            record = read(decode_part, content, RECORD_FILE)
+            record = read(decode_shard, content, RECORD_FILE)
             if record.rank == int(match[1]):
                 yield record
 
     def _write_file(self, folder: str, name: str, chunks: Iterator[bytes | memoryview]) -> FileRecord:
-        checksum, size_bytes = begun(), 0
+        checksum, size_bytes = new_checksum(), 0
         with self._folder.writer(f"{folder}/{name}") as file:
             for chunk in chunks:
                 checksum.update(chunk)

@@ -10,7 +10,7 @@ import numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
-from paceline.store.damage import DamagedSnapshotError
+from paceline.store.folder import DamagedSnapshotError
 from paceline.wire.codec import encode
 
 Array: TypeAlias = NDArray[Any]

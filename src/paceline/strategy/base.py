@@ -4,7 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.comm.whereabouts import CountedGroup
+from paceline.cluster.server_cluster import refuse_beside_servers
+from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import World
 from paceline.strategy.extended import PacelineExtended
 
@@ -35,6 +36,8 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
     """
 
     def __init__(self, world: World, device: str, *, broadcast_new_variables: bool = True) -> None:
+        if world.launched and world.size == 1:
+            refuse_beside_servers(world.place, type(self).__name__)
         super().__init__(
             PacelineExtended(self, device, world, world.data, broadcast_new_variables=broadcast_new_variables)
         )
@@ -57,6 +60,11 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
         """The replicas of the model: they sum gradients, share batches and compare data with each other."""
         group: CountedGroup = self.extended.group
         return group
+
+    @property
+    def fit_group(self) -> CountedGroup:
+        """The ranks that call `fit` of one model together, and must decide alike: its replicas, if nobody else."""
+        return self.group
 
     @property
     def cluster_resolver(self) -> Any:

@@ -1,4 +1,8 @@
-"""Collectives that leave TensorFlow's graph: through Python to the group, and back."""
+"""The two kinds of collectives in graphs.
+
+Bridged ones leave TensorFlow's graph, through Python to the group, and come back. Native ones are TensorFlow's own
+operations: no Python, and on GPUs no copy to the host.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,22 +11,23 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
+from paceline.comm.counted_group import CountedGroup
 from paceline.comm.group import Array, Reduction
-from paceline.comm.whereabouts import CountedGroup
+from paceline.comm.tensorflow_collectives import TensorCollectives, TensorFlowGroup
 from paceline.comm.world import World
 from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.python_calls import PythonCall
 
 
 def total_rows(world: World, rows: int) -> int:
-    """The sum of the ranks' rows; the ranks' wishes go with it, and each rank's `World.wishes` hears them. Collective.
+    """The sum of the ranks' rows; their flags go with it, and each rank's `World.flags` receives them. Collective.
 
     Args:
         world: Whose replicas talk, those on its axis `data`.
         rows: This rank's; a large negative number says that its data has come to its end.
     """
-    [total] = world.data.all_reduce([np.array([rows, world.wishes.own], np.int64)])
-    world.wishes.hear(int(total[1]))
+    [total] = world.data.all_reduce([np.array([rows, world.flags.own], np.int64)])
+    world.flags.receive(int(total[1]))
     return int(total[0])
 
 
@@ -85,6 +90,33 @@ def graph_collectives_of(world: World, group: CountedGroup) -> GraphCollectives:
     if world.communication is Communication.MPI:
         return BridgedCollectives(world, group)
     # Only a world that talks through TensorFlow's own collectives needs their file.
-    from paceline.strategy.native_collectives import NativeCollectives
+    from paceline.strategy.bridged_collectives import NativeCollectives
 
     return NativeCollectives(world, group)
+
+
+class NativeCollectives(GraphCollectives):
+    """`GraphCollectives` over TensorFlow's RING or NCCL.
+
+    Args:
+        world: One that `collective_runtime.py` has connected.
+        group: Of several of its ranks. It is formed when the first collective is built.
+    """
+
+    def _count_rows(self, rows: Any) -> Any:
+        return self._tensors.all_reduce([rows], Reduction.SUM)[0]
+
+    def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
+        return self._tensors.all_reduce(tensors, reduction)
+
+    def _all_gather(self, tensor: Any) -> Any:
+        return tf.concat(self._tensors.all_gather(tensor), 0)
+
+    def _broadcast(self, tensors: list[Any]) -> list[Any]:
+        return self._tensors.broadcast(tensors)
+
+    @property
+    def _tensors(self) -> TensorCollectives:
+        inner = self._group.inner  # forms the group: its watcher hears of it
+        assert isinstance(inner, TensorFlowGroup)
+        return inner.tensors

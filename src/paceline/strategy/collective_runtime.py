@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from paceline.cluster import environment
+from paceline.cluster import job_options
 from paceline.cluster.communication import Communication, communication
 from paceline.cluster.spec import ClusterSpec, Task
 from paceline.comm.group import Group
@@ -38,13 +38,13 @@ def use_tensorflow_collectives(world: World, way: Communication) -> None:
     """
     if way is Communication.NCCL and not tf.config.list_physical_devices("GPU"):
         raise ConfigurationError(
-            f"{environment.COMMUNICATION} is 'nccl', but TensorFlow sees no GPU in the process of rank {world.rank}. "
+            f"{job_options.COMMUNICATION} is 'nccl', but TensorFlow sees no GPU in the process of rank {world.rank}. "
             "Install paceline[gpu] and check CUDA_VISIBLE_DEVICES, or unset the variable to train on CPUs."
             " [communication]"
         )
     if world.place is None:
         raise ConfigurationError(
-            f"{environment.COMMUNICATION} is {way.value!r}, which needs every task's address, but this "
+            f"{job_options.COMMUNICATION} is {way.value!r}, which needs every task's address, but this "
             "process has no TF_CONFIG. Start the job with `paceline run`, or unset the variable. [communication]"
         )
     cluster, task = world.place
@@ -60,7 +60,7 @@ def use_tensorflow_collectives(world: World, way: Communication) -> None:
 
 
 def refuse_by_hand(variables: Mapping[str, str]) -> None:
-    """A process that no launcher started has its TF_CONFIG port in use for its watchdog, and may have run operations.
+    """A process that no launcher started has its TF_CONFIG port in use for its agent, and may have run operations.
 
     Raises:
         ConfigurationError: PACELINE_COMMUNICATION names TensorFlow's collectives.
@@ -68,7 +68,7 @@ def refuse_by_hand(variables: Mapping[str, str]) -> None:
     named = communication(variables, num_gpus=0)
     if named is not Communication.MPI:
         raise ConfigurationError(
-            f"{environment.COMMUNICATION} is {named.value!r}, but this process was started by hand, which "
+            f"{job_options.COMMUNICATION} is {named.value!r}, but this process was started by hand, which "
             "supports only 'mpi'. Start the job with `paceline run`, or unset the variable. [communication]"
         )
 
@@ -87,9 +87,9 @@ def _configure(cluster: ClusterSpec, task: Task, way: Communication) -> None:
         )
     except RuntimeError as fault:
         raise RuntimeError(
-            f"{environment.COMMUNICATION}={way.value} must be set up before the first TensorFlow operation, but "
+            f"{job_options.COMMUNICATION}={way.value} must be set up before the first TensorFlow operation, but "
             "this process has already run one (a tensor, a variable, a dataset). Start the script with "
-            f"`paceline run`, which sets it up early enough, or unset {environment.COMMUNICATION} to use MPI. "
+            f"`paceline run`, which sets it up early enough, or unset {job_options.COMMUNICATION} to use MPI. "
             "[communication]"
         ) from fault
     context.enable_collective_ops(

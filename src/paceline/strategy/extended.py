@@ -11,17 +11,16 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-from paceline.comm.whereabouts import CountedGroup
+from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import World
 from paceline.data.local_batches import every_nth_batch, local_batches, mark_as_local
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.strategy import compat, nested_functions, operation_seeds
 from paceline.strategy.bridged_collectives import graph_collectives_of
-from paceline.strategy.distributed_data import as_distributed
 from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 from paceline.strategy.row_errors import FAULTS_OF_SHAPES, raise_if_rows_explain, specs_of
-from paceline.strategy.variables import distributed_variable, is_made_by_keras, local_part
+from paceline.strategy.variables import as_distributed, distributed_variable, is_made_by_keras, local_part
 
 _ONLY_LOCAL_REPLICA = 0
 _PER_REPLICA = tf.distribute.InputReplicationMode.PER_REPLICA

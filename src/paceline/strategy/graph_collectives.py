@@ -1,20 +1,27 @@
 """Collectives as operations of a TensorFlow graph, whatever carries the bytes.
 
-Two kinds: `bridged_collectives.py` leaves the graph and asks the group; `native_collectives.py` puts
+The two kinds stand in `bridged_collectives.py`: one leaves the graph and asks the group, the other one puts
 TensorFlow's own collective operations into it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from paceline.comm.counted_group import CountedGroup
 from paceline.comm.group import Reduction
-from paceline.comm.whereabouts import CountedGroup
 from paceline.comm.world import World
 from paceline.strategy import compat
-from paceline.strategy.as_written import as_written
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def as_written(function: _Function) -> _Function:
+    """`function`, which runs as it is written, in graphs, too."""
+    unconverted: _Function = tf.autograph.experimental.do_not_convert(function)
+    return unconverted
 
 
 class Turns:
@@ -85,7 +92,7 @@ class GraphCollectives(ABC):
 
     @as_written
     def count_rows(self, rows: Any) -> Any:
-        """The sum of the ranks' rows, int64 scalars; the ranks' wishes (`comm/wishes.py`) go with it where they can."""
+        """The sum of the ranks' rows, int64 scalars; their flags (`comm/step_flags.py`) go with it where they can."""
         if self._group.size == 1:
             return tf.identity(rows)
         self._world.has_combined = True

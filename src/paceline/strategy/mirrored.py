@@ -1,4 +1,4 @@
-"""`MirroredStrategy`: the devices of this host, one process each."""
+"""`MirroredStrategy`: the devices of this host, one process each; `OneDeviceStrategy`: one process with one device."""
 
 import os
 import shlex
@@ -35,7 +35,7 @@ class MirroredStrategy(SynchronousStrategy):
         world = current_world()
         names = _device_names(devices)
         if not world.launched and world.size == 1 and len(names) > 1:
-            _relaunch_over(len(names))
+            relaunch_over(len(names), type(self).__name__, "devices")
         super().__init__(world, _own_device(world, names))
 
 
@@ -51,11 +51,13 @@ def _own_device(world: World, names: Sequence[str]) -> str:
     return local_device(world) if world.size > 1 else names[0]
 
 
-def _relaunch_over(workers: int) -> NoReturn:
+def relaunch_over(workers: int, strategy: str, what: str) -> NoReturn:
     """Replaces this process with `paceline run --workers N` of the same script and arguments.
 
     Args:
         workers: How many processes are needed.
+        strategy: The name of the class that needs them, and
+        what: what it has so many of, for the user.
 
     Raises:
         RuntimeError: `__main__` is no script file (a notebook, an interactive shell, pytest).
@@ -65,7 +67,7 @@ def _relaunch_over(workers: int) -> NoReturn:
     under_test = "pytest" in sys.modules or "unittest" in Path(sys.argv[0]).name
     if script is None or in_notebook or under_test or not Path(script).is_file():
         raise RuntimeError(
-            f"MirroredStrategy over {workers} devices needs {workers} processes, but this process (a notebook, "
+            f"{strategy} over {workers} {what} needs {workers} processes, but this process (a notebook, "
             "an interactive shell or a test) cannot start itself again. Put the training into a function and "
             f"call paceline.launch(function, workers={workers}), or run a script with `paceline run --workers "
             f"{workers}`. [not-a-rank]"
@@ -75,10 +77,29 @@ def _relaunch_over(workers: int) -> NoReturn:
     # -P: without it, `-m` would let a `signal.py` in the current directory replace the standard library's.
     command = [sys.executable, "-P", "-m", "paceline", "run", "--workers", str(workers), *target, *sys.argv[1:]]
     print(  # said to the user of a script, before any logging of theirs can be configured
-        f"paceline: MirroredStrategy over {workers} devices: starting again as `paceline run --workers {workers} "
+        f"paceline: {strategy} over {workers} {what}: starting again as `paceline run --workers {workers} "
         f"{shlex.join([*target, *sys.argv[1:]])}`",
         file=sys.stderr,
     )
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command)
+
+
+class OneDeviceStrategy(SynchronousStrategy):
+    """Trains on one device; drop-in for `tf.distribute.OneDeviceStrategy`.
+
+    >>> strategy = OneDeviceStrategy("/cpu:0")
+    >>> strategy.num_replicas_in_sync
+    1
+
+    Under `paceline run --workers N`, the N workers train together, each on its own device of this kind.
+
+    Args:
+        device: E.g. ``"/cpu:0"`` or ``"/gpu:0"``.
+    """
+
+    one_input_pipeline = True
+
+    def __init__(self, device: str) -> None:
+        super().__init__(current_world(), device)

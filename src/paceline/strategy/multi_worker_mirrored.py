@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.cluster.job_options import JobOptions
-from paceline.cluster.options import read_variables
+from paceline.cluster.mpi_launchers import announced_by_mpi
 from paceline.cluster.own_address import check_own_address
-from paceline.cluster.site_mpi import announced_by_mpi
-from paceline.cluster.slurm import outside_a_step
+from paceline.cluster.schedulers import scheduled_place
+from paceline.cluster.slurm_step import outside_a_step
 from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
-from paceline.cluster.surroundings import OTHER_PORT, scheduled_place
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
-from paceline.comm.by_hand import join_world
+from paceline.comm.by_hand import join_world, start_timeout_seconds
 from paceline.comm.departure import Departure
 from paceline.comm.site_mpi import join_site_mpi
 from paceline.comm.world import World, current_world
@@ -31,9 +29,6 @@ from paceline.wire.versions import installed_versions
 
 _LOGGER = logging.getLogger("paceline")
 _UNSEEDED = -1
-
-START_TIMEOUT_SECONDS = 300.0
-"""How long a process that was started by hand waits for its peers, without PACELINE_START_TIMEOUT."""
 
 
 class MultiWorkerMirroredStrategy(SynchronousStrategy):
@@ -55,7 +50,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
 
     Raises:
         ConfigurationError: TF_CONFIG or a scheduler's variables are wrong; the message names every mistake.
-        StartTimeoutError: a task did not connect in time.
+        StartError: a task did not connect in time.
     """
 
     def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
@@ -84,7 +79,7 @@ def world_of(cluster_resolver: Any) -> World:
 
     Raises:
         ConfigurationError: see `MultiWorkerMirroredStrategy`.
-        StartTimeoutError: see `MultiWorkerMirroredStrategy`.
+        StartError: see `MultiWorkerMirroredStrategy`.
     """
     world = current_world()
     if world.launched or world.size > 1:
@@ -92,7 +87,7 @@ def world_of(cluster_resolver: Any) -> World:
         return world
     departure = Departure()
     departure.watch()
-    place = read_tf_config(os.environ) if cluster_resolver is None else _place_of(cluster_resolver)
+    place = read_tf_config(os.environ) if cluster_resolver is None else place_of(cluster_resolver)
     if place is None:
         return _world_without_tf_config(world, departure)
     cluster, task = place
@@ -116,7 +111,7 @@ def _world_without_tf_config(alone: World, departure: Departure) -> World:
     if announced is not None and announced.size == 1 and scheduled is not None:
         raise ConfigurationError(
             f"{announced.launcher} started this process alone ({announced.variables[1]}=1), but "
-            f"{scheduled.scheduler} started {scheduled.cluster.world_size} processes: each would train alone. "
+            f"{scheduled.scheduler.name} started {scheduled.cluster.world_size} processes: each would train alone. "
             "Start the workers with one of the two, `srun python train.py` or `mpiexec -n N python train.py`. "
             "[scheduler]"
         )
@@ -128,7 +123,7 @@ def _world_without_tf_config(alone: World, departure: Departure) -> World:
     if scheduled is not None:
         cluster, task, scheduler = scheduled
         refuse_by_hand(os.environ)
-        check_own_address(cluster.address_of(task), scheduler, OTHER_PORT[scheduler])
+        check_own_address(cluster.address_of(task), scheduler.name, scheduler.other_port)
         return _joined(cluster, task, departure)
     hint = outside_a_step(os.environ)
     _LOGGER.warning(
@@ -140,8 +135,7 @@ def _world_without_tf_config(alone: World, departure: Departure) -> World:
 
 
 def _joined(cluster: ClusterSpec, task: Task, departure: Departure) -> World:
-    given = read_variables(JobOptions, os.environ, "start_timeout_seconds").start_timeout_seconds
-    world = join_world(cluster, task, given or START_TIMEOUT_SECONDS, installed_versions(), departure)
+    world = join_world(cluster, task, start_timeout_seconds(os.environ), installed_versions(), departure)
     _adopt_chiefs_randomness(world)
     return world
 
@@ -176,7 +170,7 @@ def _adopt_chiefs_randomness(world: World) -> None:
         tf.random.set_seed(chiefs_seed)
 
 
-def _place_of(cluster_resolver: Any) -> tuple[ClusterSpec, Task] | None:
+def place_of(cluster_resolver: Any) -> tuple[ClusterSpec, Task] | None:
     """The cluster and task that a TensorFlow cluster resolver names, checked like TF_CONFIG."""
     cluster = cluster_resolver.cluster_spec().as_dict()
     if not cluster:

@@ -6,11 +6,10 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import World
-from paceline.data.slicing import local_slice
+from paceline.data.rows import local_slice
 from paceline.strategy import compat, operation_seeds
-from paceline.strategy.as_written import as_written
 from paceline.strategy.bridged_collectives import total_rows
-from paceline.strategy.graph_collectives import GraphCollectives
+from paceline.strategy.graph_collectives import GraphCollectives, as_written
 from paceline.strategy.python_calls import PythonCall
 from paceline.strategy.reductions import reduced
 
@@ -38,10 +37,15 @@ class MovingStatistics:
         """These floating variables have been moved by this rank's rows; all ranks note the same ones."""
         self._moved.update({id(variable): variable for variable in variables})
 
-    def summed_with(self, tensors: Sequence[Any]) -> list[Any]:
-        """The sums of `tensors` over ranks, in one message with the variables noted so far. Collective."""
+    def take_noted(self) -> list[Any]:
+        """The variables noted so far, which the caller averages."""
         variables = list(self._moved.values())
         self._moved.clear()
+        return variables
+
+    def summed_with(self, tensors: Sequence[Any]) -> list[Any]:
+        """The sums of `tensors` over ranks, in one message with the variables noted so far. Collective."""
+        variables = self.take_noted()
         parts = [self._share_of(tf.convert_to_tensor(variable)) for variable in variables]
         totals = self._collectives.all_reduce([*tensors, *parts]) if tensors or parts else []
         for variable, total in zip(variables, totals[len(tensors) :], strict=True):
@@ -221,7 +225,8 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
         self.rows = rows
         self.gradients_are_reduced = False
         """True while an optimizer works on gradients that are already summed over ranks."""
-        self._collectives = collectives
+        self.collectives = collectives
+        """Over the replicas, in the step."""
 
     @property
     def devices(self) -> Sequence[str]:
@@ -246,7 +251,7 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
             return value
         flat = tf.nest.flatten(value)
         if any(isinstance(leaf, tf.IndexedSlices) for leaf in flat):
-            totals = reduced(self._collectives, self.num_replicas_in_sync, reduce_op, flat)
+            totals = reduced(self.collectives, self.num_replicas_in_sync, reduce_op, flat)
             return tf.nest.pack_sequence_as(value, totals)
         totals = self._differentiable_sum(*[tf.convert_to_tensor(leaf) for leaf in flat]) if flat else []
         if reduce_op == tf.distribute.ReduceOp.MEAN:
@@ -269,7 +274,7 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
             def gradient(*upstream: Any) -> Any:
                 return self._differentiable_sum(*upstream)
 
-            return self._collectives.all_reduce(inputs), gradient
+            return self.collectives.all_reduce(inputs), gradient
 
         results = summed(*tensors)
         return results if isinstance(results, (list, tuple)) else [results]

@@ -1,4 +1,4 @@
-"""Variables made in a strategy's scope: what `aggregation` and `synchronization` mean when replicas assign and read.
+"""Variables of a strategy: what `aggregation` and `synchronization` mean when replicas assign and read; datasets of it.
 
 The classes are TensorFlow's own (`MirroredVariable`, `SyncOnReadVariable`), each around this rank's one component, so
 assigning, reading, saving and restoring go by TensorFlow's rules:
@@ -19,6 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.comm.group import Array
+from paceline.data.compat import variant_of
+from paceline.data.local_batches import is_local, mark_as_local
+from paceline.data.rows import refused_batches_told
 from paceline.strategy import compat
 
 
@@ -147,3 +150,40 @@ def is_made_by_keras() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+# Keras, and scripts, ask `isinstance(data, tf.distribute.DistributedDataset)` to see whether data have been shared out.
+# TensorFlow's own classes hold one dataset per local replica; here that is one, so it can be mapped and counted, too.
+
+
+class DistributedIterator(compat.OwnedIterator, tf.distribute.DistributedIterator):  # type: ignore[misc]  # untyped
+    """Steps through this replica's batches, eagerly or inside a `tf.function`."""
+
+    def __next__(self) -> Any:
+        with refused_batches_told():
+            return super().__next__()
+
+
+class DistributedDataset(
+    compat.UnaryUnchangedStructureDataset,  # type: ignore[misc]  # TensorFlow is untyped
+    tf.distribute.DistributedDataset,  # type: ignore[misc]
+):
+    """This replica's batches.
+
+    Args:
+        dataset: A `tf.data.Dataset` of them.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset, variant_of(dataset))
+
+    def __iter__(self) -> Any:
+        return DistributedIterator(self)
+
+
+def as_distributed(dataset: Any) -> Any:
+    """`dataset`, of this replica's batches, as a `tf.distribute.DistributedDataset`."""
+    if isinstance(dataset, DistributedDataset):
+        return dataset
+    distributed = DistributedDataset(dataset)
+    return mark_as_local(distributed) if is_local(dataset) else distributed

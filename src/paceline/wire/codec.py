@@ -6,9 +6,21 @@ before (``frames.py``).
 """
 
 import json
+import sys
+import threading
 from typing import Any, Generic, TypeVar
 
-import msgspec
+# msgspec takes `typing_extensions` where it is installed, and does without: what it uses is in `typing` of every Python
+# that Paceline supports. Its import would take a tenth of the start of an agent. Another thread might want it now.
+_HIDDEN = "typing_extensions" if "msgspec" not in sys.modules and threading.active_count() == 1 else ""
+if _HIDDEN and _HIDDEN not in sys.modules:
+    sys.modules[_HIDDEN] = None  # type: ignore[assignment]
+    try:
+        import msgspec
+    finally:
+        del sys.modules[_HIDDEN]
+else:
+    import msgspec
 
 Value = TypeVar("Value")
 

@@ -6,7 +6,7 @@ out.
                                          ◄─────  Challenge {version, nonce, proof as responder}
       Proof      {proof as initiator}    ─────►
                                          ◄─────  Identity, and the conversation begins, each message under
-                                                 a seal (seal.py)
+                                                 a seal (frames.py)
 
 A proof is HMAC-SHA256 over the prover's role and both nonces. The role is inside, so a proof that is sent
 back to its maker (reflection) proves nothing, and the nonces are fresh, so a recorded one proves nothing
@@ -21,7 +21,7 @@ import hmac
 import msgspec
 
 from paceline.wire.codec import Decoder, GarbledError, TaggedRecord
-from paceline.wire.seal import Seal
+from paceline.wire.frames import Seal
 from paceline.wire.versions import VERSION
 
 NONCE_BYTES = 32
@@ -56,6 +56,15 @@ class Rejected(TaggedRecord, frozen=True):
     paceline: str = VERSION
 
 
+class Identity(TaggedRecord, frozen=True):
+    """The process that answers at an address: the first message under a seal."""
+
+    rank: int
+    """The node's, or where workers were started by hand, the worker's."""
+    hostname: str
+    pid: int
+
+
 class _OfAnyVersion(msgspec.Struct, frozen=True):
     """What every version of Paceline says first, whatever else it says."""
 
@@ -85,6 +94,7 @@ _first = Decoder[_OfAnyVersion](_OfAnyVersion)
 _hello = Decoder[Hello](Hello)
 _challenge = Decoder[Challenge | Rejected](Challenge | Rejected)
 _answer = Decoder[Proof | Rejected](Proof | Rejected)
+decode_identity = Decoder[Identity](Identity)
 
 
 class Initiator:

@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit import chief_callbacks, compat
-from paceline.fit.files import checkpoints, downloads, model_files, saved_models, training_checkpoints
+from paceline.fit import compat
+from paceline.fit.files import keras_callbacks, model_files, once, tensorflow_files
 
 Replace = Callable[[Any, str, Callable[[Any], Any]], None]
 """``replace(owner, name, wrap)``: puts `wrap(original)` in the original's place."""
@@ -26,31 +26,31 @@ def install(keras: ModuleType, replace: Replace) -> None:
     replace(keras.Model, "export", lambda original: model_files.saved_once(model_files.export_replaced(original)))
     replace(compat.file_utils, "File", model_files.file_replaced)
     original = compat.file_utils.get_file
-    replace(compat.file_utils, "get_file", downloads.downloaded_once)
+    replace(compat.file_utils, "get_file", once.downloaded_once)
     spread(original, compat.file_utils.get_file)
-    replace(compat.file_utils, "urlretrieve", downloads.retrieved_whole)
+    replace(compat.file_utils, "urlretrieve", once.retrieved_whole)
     replace(compat.io_utils, "print_msg", model_files.told_by_its_name)
 
     callbacks = keras.callbacks
-    replace(callbacks.ModelCheckpoint, "_save_model", checkpoints.decided_alike)
-    replace(callbacks.BackupAndRestore, "_save_model", checkpoints.backed_up_once)
-    replace(callbacks.BackupAndRestore, "on_train_begin", checkpoints.restored_in_turn)
-    replace(callbacks.BackupAndRestore, "on_train_end", checkpoints.removed_in_turn)
+    replace(callbacks.ModelCheckpoint, "_save_model", keras_callbacks.decided_alike)
+    replace(callbacks.BackupAndRestore, "_save_model", keras_callbacks.backed_up_once)
+    replace(callbacks.BackupAndRestore, "on_train_begin", keras_callbacks.restored_in_turn)
+    replace(callbacks.BackupAndRestore, "on_train_end", keras_callbacks.removed_in_turn)
 
-    replace(callbacks.CallbackList, "__init__", chief_callbacks.without_chief_only)
-    replace(callbacks.CSVLogger, "on_train_begin", chief_callbacks.to_null_device)
+    replace(callbacks.CallbackList, "__init__", keras_callbacks.without_chief_only)
+    replace(callbacks.CSVLogger, "on_train_begin", keras_callbacks.to_null_device)
     for name in ("_train_writer", "_val_writer"):
-        setattr(callbacks.TensorBoard, name, chief_callbacks.to_no_summary(getattr(callbacks.TensorBoard, name)))
+        setattr(callbacks.TensorBoard, name, keras_callbacks.to_no_summary(getattr(callbacks.TensorBoard, name)))
     for name in ("_configure_embeddings", "_log_embeddings", "_start_trace", "_stop_trace"):
-        replace(callbacks.TensorBoard, name, chief_callbacks.on_chief)
+        replace(callbacks.TensorBoard, name, keras_callbacks.on_chief)
 
     # TensorFlow makes copies of `tf.saved_model`, some of them later (`import tensorflow.saved_model`, as Keras does).
     original = tf.saved_model.save
-    replace(compat.saved_model_module, "save", saved_models.saved_once)
+    replace(compat.saved_model_module, "save", tensorflow_files.saved_once)
     spread(original, compat.saved_model_module.save, "tensorflow", ".saved_model")
-    replace(tf.train.Checkpoint, "_write", training_checkpoints.written_once)
+    replace(tf.train.Checkpoint, "_write", tensorflow_files.written_once)
     for name in ("update_checkpoint_state_internal", "_delete_file_if_exists"):
-        replace(compat.checkpoint_management, name, training_checkpoints.unless_keeping_books)
+        replace(compat.checkpoint_management, name, tensorflow_files.unless_keeping_books)
 
 
 def spread(original: Any, replacement: Any, package: str = "keras", ending: str = "") -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from paceline.comm.world import current_world
 from paceline.fit import compat
 from paceline.fit.files.claims import shared_claims
+from paceline.fit.files.evaluator_saves import saves_nothing
 from paceline.fit.files.replacement import replacing
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy.variables import parts_read_together, values_of_all_ranks
@@ -73,6 +74,9 @@ def written_once(model: Any, name: str) -> Iterator[bool]:
         model: What is saved.
         name: A full path, or another text that means the same on all ranks.
     """
+    if saves_nothing():
+        yield False
+        return
     if _here.is_writer or not is_shared(model):
         yield True
         return

@@ -8,10 +8,17 @@ the ranks of a host the first to come does it, under a lock of the kernel's (`cl
 
 No rank asks another one, and none waits for one that never comes. Only a job on several hosts has no file that all of
 them see at once: there `once` is a collective, and the chief does it.
+
+Keras's downloads are done so, too. Keras downloads into the file's final name and extracts over what is there, without
+a lock. Here one rank calls Keras and notes where the file is; the others do not ask Keras again, which would extract an
+archive, or download a file with `force_download`, while the first one reads it. What is downloaded is renamed into its
+place when it is whole: a job that is killed meanwhile leaves no part of it.
 """
 
 import base64
 import functools
+import hashlib
+import inspect
 import json
 import os
 import pickle
@@ -20,14 +27,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from paceline.cluster import environment
-from paceline.cluster.site_mpi import announced_by_mpi
-from paceline.cluster.surroundings import scheduled_place
+from paceline.cluster.mpi_launchers import announced_by_mpi
+from paceline.cluster.schedulers import scheduled_place
 from paceline.comm.world import World, current_world
 from paceline.fit.files.claims import shared_claims
+from paceline.fit.files.replacement import replacing
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -244,3 +253,42 @@ def _taken_over(outcome: str) -> _Share:
             "it for all workers, and its output has the traceback. [once-failed]"
         )
     return _Share(is_first=False, result=pickle.loads(base64.b64decode(told["result"])))
+
+
+Function = Callable[..., Any]
+
+
+def downloaded_once(keras_get: Function) -> Function:
+    """`keras.utils.get_file`: one rank of a host at a time, once for each call that all of them make."""
+    signature = inspect.signature(keras_get)
+
+    def get_file(*args: Any, **kwargs: Any) -> Any:
+        if current_world().size == 1:
+            return keras_get(*args, **kwargs)
+        asked = dict(signature.bind(*args, **kwargs).arguments)
+        folder = os.path.realpath(Path(asked.get("cache_dir") or os.environ.get("KERAS_HOME", "~/.keras")).expanduser())
+        is_extracted = bool(asked.get("extract") or asked.get("untar")) and not asked.get("force_download")
+        moment = hashlib.sha256(repr(sorted(asked.items())).encode()).hexdigest()
+        # One at a time for a whole folder: the names of a file and of what is in it are Keras's business.
+        return shared_claims().made_once(
+            f"get_file {folder}",
+            moment,
+            lambda: os.fspath(keras_get(*args, **kwargs)),
+            is_there=os.path.exists,
+            each_call=not is_extracted,
+        )
+
+    return get_file
+
+
+def retrieved_whole(retrieve: Function) -> Function:
+    """`urllib.request.urlretrieve`, as Keras calls it, into its file's place at once."""
+
+    def urlretrieve(url: str, filename: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if filename is None or current_world().size == 1:
+            return retrieve(url, filename, *args, **kwargs)
+        with replacing(os.fspath(filename)) as unfinished:
+            _, headers = retrieve(url, unfinished, *args, **kwargs)
+        return filename, headers
+
+    return urlretrieve

@@ -1,16 +1,17 @@
 """Tracks the position of a `fit` in its data, and restores it.
 
-kind                      how a run comes back to its place
+kind                      how a run comes back to its position
 tf.data, arrays           the iterator's own state, while that is small: nothing is read again
-the same, with much       as many iterators are made as before, the last one is read up to the place
+the same, with much       as many iterators are made as before, the last one is read up to the position
   in shuffle buffers
-PyDataset                 from its position: only the order of the batches is drawn again (`source_state.py`)
+PyDataset                 from its position: only the order of the batches is drawn again (`SourceState`)
 generator                 read from its beginning, as each iterator had read it (`data/streams.py`)
+function on workers       not at all: each worker's dataset begins anew
 """
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -18,14 +19,23 @@ import keras
 from paceline.data.streams import num_read_behind
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
-from paceline.fit.snapshots.data_replay import Replaying, begin_at
-from paceline.fit.snapshots.kept_iterator import KeptIterator
-from paceline.fit.snapshots.place import GENERATORS, SOURCE, Begin, Place, path_of
-from paceline.fit.snapshots.skipped_batches import skip_batches_later
-from paceline.fit.snapshots.source_state import SourceState
-from paceline.resilience.cursor import Cursor
-from paceline.resilience.generators import capture_generators, drawn_from, restore_generators, tensorflow_is_seeded
+from paceline.fit.dealing.worker_data import WorkerData
+from paceline.fit.snapshots.data_position import (
+    DATA,
+    GENERATORS,
+    SOURCE,
+    Begin,
+    Cursor,
+    DataPosition,
+    SavedIterator,
+    SourceState,
+    path_of,
+)
+from paceline.fit.snapshots.data_replay import Replaying, begin_at, read_stream_again, skip_batches_later
 from paceline.resilience.object_state import Frozen, Tensors, encode, frozen
+from paceline.resilience.parts import Part, Scope
+from paceline.resilience.random_generators import capture_generators as capture_random
+from paceline.resilience.random_generators import drawn_from, restore_generators, tensorflow_is_seeded
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -60,11 +70,10 @@ class DataCursor:
         self._is_over = False
         self._live: Any = None
         self._pending_batches = 0
-        self._target: Place | None = None
+        self._target: DataPosition | None = None
         self._is_due_to_skip = False
-        adapter = epochs.data_adapter
-        self._is_python = isinstance(adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
-        self._iterator = KeptIterator(epochs, is_chief)
+        self._is_python = isinstance(epochs.data_adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
+        self._iterator = SavedIterator(epochs, is_chief)
         self.source = SourceState(self.python_source if follows_source else None, is_chief)
         """What a `PyDataset` holds besides its data."""
         self._has_said = False
@@ -74,9 +83,9 @@ class DataCursor:
         """Of the data's batches."""
         return self._epochs._distributed_dataset.element_spec
 
-    def go_on_from(self, place: Place) -> None:
-        """The next epoch goes on from `place`."""
-        self._target = place
+    def resume_at(self, position: DataPosition) -> None:
+        """The next epoch goes on from `position`."""
+        self._target = position
         self._is_due_to_skip = True
 
     def begin_epoch(self, epoch: int) -> None:
@@ -101,7 +110,7 @@ class DataCursor:
 
     @property
     def cursor(self) -> Cursor:
-        """The place in the data."""
+        """How far the run has read."""
         return Cursor(self._epoch, self._step, tuple(self._batches), self._steps_seen)
 
     @property
@@ -109,16 +118,21 @@ class DataCursor:
         """The `PyDataset` that is read; None: another kind of data."""
         return getattr(self._epochs.data_adapter, "py_dataset", None)
 
-    def place(self, *, has_stopped: bool) -> Place:
-        """Where the run stands.
+    def part(self, has_stopped: Callable[[], bool]) -> Part:
+        """The position in the data; `has_stopped` says whether a callback has ended the epoch in this step."""
+        return Part(
+            DATA,
+            Scope.RANK,
+            lambda arrays: self.position(has_stopped=has_stopped()).captured(arrays),
+            lambda saved: self.resume_at(DataPosition.saved(saved)),
+        )
 
-        Args:
-            has_stopped: Whether a callback has ended the epoch in this step.
-        """
+    def position(self, *, has_stopped: bool) -> DataPosition:
+        """Where the run stands."""
         is_over, begin = self._is_over or has_stopped, self._begin
         if is_over:  # Keras has told the source that the epoch ends, and will not say so again
             begin = dataclasses.replace(begin, source=self._source_now())
-        return Place(self.cursor, begin, self._epochs._num_batches, self._iterator.state(self._live), is_over)
+        return DataPosition(self.cursor, begin, self._epochs._num_batches, self._iterator.state(self._live), is_over)
 
     # Between Keras's epoch iterator and its dataset.
 
@@ -151,7 +165,9 @@ class DataCursor:
                 )
         return self._live
 
-    def _come_to(self, target: Place, dataset: Any) -> Any:
+    def _come_to(self, target: DataPosition, dataset: Any) -> Any:
+        if isinstance(dataset, WorkerData):
+            return dataset.begin_anew(is_told=self._is_chief)
         if target.state is not None:
             live = iter(dataset)
             self._iterator.put_back(live, target.state)
@@ -159,7 +175,7 @@ class DataCursor:
         adapter = self._epochs.data_adapter
         *before, current = target.cursor.batches or (0,)
         if isinstance(adapter, compat.GeneratorDataAdapter):
-            return self._read_again(before, current, dataset)
+            return read_stream_again(self._epochs.stream, dataset, before, current, self._is_chief)
         for _ in before:
             iter(dataset)  # a shuffle draws one seed for each iterator, read or not
         if isinstance(adapter, compat.PyDatasetAdapter) and adapter.enqueuer is None:
@@ -168,18 +184,6 @@ class DataCursor:
         live = iter(dataset)
         self._iterator.made(live)
         Replaying(current, self._is_chief).read(live, current)
-        return live
-
-    def _read_again(self, before: Sequence[int], current: int, dataset: Any) -> Any:
-        progress = Replaying(sum(before) + current, self._is_chief)
-        for num_batches in before:
-            reading = self._epochs.stream.begin()
-            progress.read(reading, num_batches)
-            reading.num_asked = num_batches
-        reading = self._epochs.stream.begin()
-        live = iter(dataset)
-        progress.read(live, current)
-        reading.num_asked = current
         return live
 
     def steps(self, items: Iterator[Any]) -> Iterator[Any]:
@@ -195,7 +199,7 @@ class DataCursor:
         else:
             self._epochs._num_batches = self._num_batches_in(target)
             self._begin = self._begin_of_epoch = target.begin
-            after = capture_generators()
+            after = capture_random()
             restore_generators(target.begin.generators.value)
             self.source.put_back(target.begin.source.value)
             if target.is_over:
@@ -213,7 +217,7 @@ class DataCursor:
             self._pending_batches = end_step - begin_step + 1
             yield item
 
-    def _num_batches_in(self, target: Place) -> int | None:
+    def _num_batches_in(self, target: DataPosition) -> int | None:
         """Those of an epoch: as the data say; where they do not, or may say so later, as they had been found to be."""
         then = target.num_batches
         now: int | None = self._epochs._num_batches
@@ -229,7 +233,7 @@ class DataCursor:
             )
         return now
 
-    def _end_replay(self, target: Place, generators: Any) -> None:
+    def _end_replay(self, target: DataPosition, generators: Any) -> None:
         """The data have been read up to `target`: `generators` are put back, but for those that the data draw from.
 
         A generator is read ahead in another thread, further in each run. It draws on from where its last batch left it.
@@ -238,7 +242,7 @@ class DataCursor:
         read_from = [] if is_py_dataset else drawn_from(target.begin.generators.value)
         restore_generators(generators, left_out=read_from)
 
-    def _come_behind_steps(self, target: Place) -> None:
+    def _come_behind_steps(self, target: DataPosition) -> None:
         """What Keras does in an epoch has been done, by it and by the source: only its iterator is not there."""
         epochs, seen = self._epochs, target.cursor.steps_seen
         live = iter(epochs._get_iterator())
@@ -264,7 +268,7 @@ class DataCursor:
         """Leaves the data as they are after iterators from which so many `batches` each have been read.
 
         Each draws its seeds when it is made; what has been read matters only where they are one stream, and only once
-        somebody goes on with it (`skipped_batches.py`).
+        somebody goes on with it (`data_replay.py`).
         """
         adapter = self._epochs.data_adapter
         self._batches += batches
@@ -278,7 +282,7 @@ class DataCursor:
 
     def _now(self) -> Begin:
         tensors: Tensors = {}
-        return Begin(frozen(encode(capture_generators(), tensors, path_of(GENERATORS)), tensors), self._source_now())
+        return Begin(frozen(encode(capture_random(), tensors, path_of(GENERATORS)), tensors), self._source_now())
 
     def _source_now(self) -> Frozen:
         tensors: Tensors = {}

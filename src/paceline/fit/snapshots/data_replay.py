@@ -4,8 +4,13 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from paceline.resilience.random_generators import capture_generators, restore_generators
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -61,3 +66,59 @@ class Replaying:
                     self._num_read,
                     self._total,
                 )
+
+
+def read_stream_again(stream: Any, dataset: Any, before: Sequence[int], current: int, is_chief: bool) -> Any:
+    """A new iterator over a generator's `dataset`, at its position.
+
+    Args:
+        stream: All that is read of the generator.
+        dataset: Reads the stream.
+        before: How many batches earlier iterators had read, each.
+        current: How many the one that is continued had read.
+        is_chief: Whether this rank says what all ranks see.
+    """
+    progress = Replaying(sum(before) + current, is_chief)
+    for num_batches in before:
+        reading = stream.begin()
+        progress.read(reading, num_batches)
+        reading.num_asked = num_batches
+    reading = stream.begin()
+    live = iter(dataset)
+    progress.read(live, current)
+    reading.num_asked = current
+    return live
+
+
+# Batches that a skipped `fit` had taken from a generator are taken when the generator is used again: a generator has to
+# make them once more, which may take as long as it did then, and most scripts never use it after its `fit`.
+
+
+@dataclass(frozen=True, slots=True)
+class _Skip:
+    """What has to be drawn of one generator."""
+
+    num_batches: int
+    random: Any
+    """Random generators as they were when the `fit` began, which the batches may be drawn from."""
+    is_chief: bool
+
+
+_skips: WeakKeyDictionary[Any, _Skip] = WeakKeyDictionary()
+
+
+def skip_batches_later(generator: Iterator[Any], num_batches: int, is_chief: bool) -> None:
+    """From `generator` so many batches will be drawn before it is used again: as if that were done now."""
+    if num_batches > 0:
+        _skips[generator] = _Skip(num_batches, capture_generators(), is_chief)
+
+
+def draw_skipped_batches(data: Any) -> None:
+    """`data` are about to be used: if they are a generator whose batches are to be skipped, they are drawn now."""
+    skip = _skips.pop(data, None) if isinstance(data, GeneratorType) else None
+    if skip is None:
+        return
+    after = capture_generators()
+    restore_generators(skip.random)
+    Replaying(skip.num_batches, skip.is_chief).read(data, skip.num_batches)
+    restore_generators(after)

@@ -8,44 +8,39 @@ on_train_begin ─► on_epoch_begin ─► [step ─ on_train_batch_end]… ─
 """
 
 import functools
+import logging
 import time
-from collections.abc import Callable
 from typing import Any
 
+from paceline.comm.step_flags import flags_of_all
 from paceline.comm.world import World
 from paceline.errors import EXIT_PREEMPTED
+from paceline.events.bus import bus
+from paceline.events.worker_events import Preempted, TrainingResumed
 from paceline.fit import compat
 from paceline.fit.building import build_from
-from paceline.fit.snapshots import kept_state, newer_files, row_files
+from paceline.fit.dealing.dealt_functions import drain
+from paceline.fit.snapshots import callback_files, callback_state
 from paceline.fit.snapshots.data_cursor import DataCursor
-from paceline.fit.snapshots.finished_fits import FinishedFits
-from paceline.fit.snapshots.own_state import Moment, OwnState, own_state
-from paceline.fit.snapshots.place import place_in
-from paceline.fit.snapshots.pulse import Pulse
-from paceline.fit.snapshots.restored import (
+from paceline.fit.snapshots.data_position import DATA
+from paceline.fit.snapshots.fit_parts import (
     TAKEN_AT,
-    Restored,
-    copied_for_all,
     meta_of,
+    metrics_in,
     noted_metrics,
-    put_back,
-    put_back_history,
-    tell_of_resuming,
+    result_parts,
     warn_of_another_seed,
-    warn_of_fewer_epochs,
 )
-from paceline.fit.snapshots.unlisted_state import look_again
+from paceline.fit.snapshots.fit_progress import FitProgress, plain
+from paceline.fit.snapshots.model_state import look_again
+from paceline.fit.snapshots.skipped_fits import FinishedFits
 from paceline.fit.snapshots.validation import Validation
-from paceline.rendezvous.channel import Preempted, Resumed
-from paceline.resilience.cursor import Cursor
-from paceline.resilience.hearing import heard
-from paceline.resilience.keeper import Keeper
-from paceline.resilience.kept_memory import Memory
-from paceline.resilience.object_state import decode
+from paceline.resilience.manager import SnapshotManager
+from paceline.resilience.parts import Captured, Part, Saved, SavedParts, Scope, capture
 from paceline.resilience.schedule import Schedule
-from paceline.resilience.setbacks import tell_of_leaving
-from paceline.resilience.variables import Values, values_of
-from paceline.store.parts import Part
+from paceline.resilience.write_failures import tell_of_leaving
+
+_LOGGER = logging.getLogger("paceline")
 
 _LEAVING_SECONDS = 6.0
 _END_SECONDS = 120.0
@@ -56,30 +51,31 @@ class Recorder:
 
     Args:
         model: What is trained.
-        keeper: Where snapshots go.
+        manager: Where snapshots go.
         schedule: When.
         world: The ranks that train it.
         fit_call: The number of this call of `fit` in the script, from 0.
         past: What is known of the calls before it; is told of this one when that is over.
         validation: Follows the data of its validations.
         resumed: The snapshot to go on from, taken in this `fit`; None: from its beginning.
+        progress: Counts its steps.
     """
 
     def __init__(
         self,
         model: Any,
-        keeper: Keeper,
+        manager: SnapshotManager,
         schedule: Schedule,
         world: World,
         fit_call: int,
         past: FinishedFits,
         validation: Validation,
-        resumed: Restored | None,
+        resumed: SavedParts | None,
+        progress: FitProgress,
     ) -> None:
         self.model = model
-        self.step = past.steps
-        """Optimizer steps of the job so far."""
-        self._keeper = keeper
+        self.progress = progress
+        self._manager = manager
         self._schedule = schedule
         self._world = world
         self._fit_call = fit_call
@@ -91,33 +87,31 @@ class Recorder:
         """Whether the script wants fewer than had been begun."""
         self._data: DataCursor | None = None
         self._callbacks: Any = None
-        self._epoch = 0
+        self._csv_files: Part
         self._logs: dict[str, Any] = {}
         self._logs_are_restored = False
-        self._steps_in_epoch = 0
         self._metrics: dict[str, Any] = {}
         self._validation = validation
-        self._before_validation: tuple[OwnState, Values] | None = None
-        """The second: nothing on ranks that do not write it."""
+        self._before_validation: Captured | None = None
         self._snapshot_at = time.monotonic()
-        self.pulse = Pulse(world, past.steps)
 
     # What the seams tell.
 
     def follow(self, epochs: Any) -> DataCursor:
-        """A new epoch iterator in this `fit`: the first one is that over its training data."""
-        cursor = DataCursor(epochs, is_chief=self._world.is_chief, follows_source=self._data is None)
+        """A new epoch iterator in this `fit`: the first one is over its training data."""
+        cursor = DataCursor(epochs, is_chief=self._manager.leads, follows_source=self._data is None)
         self._data = self._data or cursor
         return cursor
 
     def train_begins(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` is about to run."""
-        kept_state.callbacks_begin(callbacks.callbacks, holds_values=self._resumed is not None)
+        callback_state.callbacks_begin(callbacks.callbacks, holds_values=self._resumed is not None)
+        self._csv_files = callback_files.csv_part(callbacks.callbacks, leads=self._manager.leads)
         if self._resumed is not None:
-            row_files.go_on(callbacks.callbacks, self._resumed, self._world)
+            self._resumed.restore([self._csv_files])  # before `on_train_begin`, which would empty them
         else:
             name = f"begin-of-fit-{self._fit_call + 1}"
-            row_files.begin(callbacks.callbacks, functools.partial(self._keeper.noted_first, name))
+            callback_files.begin(callbacks.callbacks, functools.partial(self._manager.noted_first, name))
 
     def train_begun(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` has run."""
@@ -125,14 +119,20 @@ class Recorder:
         look_again(self.model)  # it may have been compiled again
         if self._resumed is None:
             return
-        epoch = self.model._initial_epoch = self._resumed.own["cursor"]["epoch"]
+        epoch = self.model._initial_epoch = self._resumed.of(DATA).state["cursor"]["epoch"]
         wanted = (callbacks.params or {}).get("epochs")
         if wanted is not None and epoch >= wanted:  # no epoch will begin
             self._has_no_epochs = True
-            self._go_on(self._resumed)
+            self._resume(self._resumed)
             self._resumed = None
-            if self._world.is_chief:
-                warn_of_fewer_epochs(epoch, wanted)
+            if self._manager.leads:
+                _LOGGER.warning(
+                    "this fit was in epoch %d when the snapshot was taken, but the script now has epochs=%d: "
+                    "nothing is trained, and the model is as in the snapshot. With more epochs, training "
+                    "continues.",
+                    epoch + 1,
+                    wanted,
+                )
 
     def owns(self, callbacks: Any) -> bool:
         """Whether this is the list of this `fit`."""
@@ -141,15 +141,14 @@ class Recorder:
     def epoch_begun(self, epoch: int) -> None:
         """The callbacks' `on_epoch_begin` has run."""
         assert self._data is not None
-        self._epoch = epoch
-        self._steps_in_epoch = 0
+        self.progress.begin_epoch(epoch)
         self._before_validation = None  # before a step assigns the variables
         self._validation.is_over()
         self._data.begin_epoch(epoch)
         if self._resumed is not None:
-            self._go_on(self._resumed)
+            self._resume(self._resumed)
             self._resumed = None
-        self._keeper.chaos.began(self.step)
+        self.progress.epoch_has_begun()
 
     def step_ended(self, end_step: int, logs: Any) -> None:
         """The callbacks' `on_train_batch_end` has run.
@@ -161,44 +160,40 @@ class Recorder:
         if not self._has_looked:
             look_again(self.model)  # after its first step it holds all that it needs
             self._has_looked = True
-        before, self.step = self.step, self.step + end_step + 1 - self._steps_in_epoch
-        self._steps_in_epoch = end_step + 1
+        before = self.progress.step
         self._logs, self._logs_are_restored = logs, False
         self._data.step_taken(end_step)
-        self._keeper.chaos.stepped(before, self.step, is_last=self._is_last_step(end_step))
-        wishes = heard(self._world)
-        if wishes.is_leaving:
-            self._leave(self._own_state)
-        is_wanted = wishes.take_snapshot() or self._schedule.crosses(before, self.step)
-        if is_wanted or self._keeper.has_none:  # the first step's: from then on a death costs no more than a while
+        self.progress.step_done(end_step, is_last=self._is_last_step(end_step))
+        flags = flags_of_all(self._world)
+        if flags.is_leaving:
+            self._leave(self._captured())
+        is_wanted = flags.take_snapshot() or self._schedule.crosses(before, self.progress.step)
+        if is_wanted or self._manager.has_none:  # the first step's: from then on a death costs no more than a while
             self._snapshot_at = time.monotonic()
-            self._take(self._own_state, ends_fit=False)
-        elif self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._world.is_chief:
-            wishes.wants_snapshot = True
+            self._take(self._captured())
+        elif self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._manager.leads:
+            flags.wants_snapshot = True
             if self._world.data.size == 1:
-                wishes.hear(wishes.own)
-        self._tell_progress()
+                flags.receive(flags.own)
 
     def validation_begins(self) -> None:
         """The validation of an epoch is about to begin, before it resets the metrics."""
         self._data.end_steps()  # type: ignore[union-attr]
         if (epochs := compat.validation_iterator(self.model)) is not None:
             self._validation.begins(epochs.data_cursor)
-        memory = Memory()
         # Callbacks may change the model in a validation (SwapEMAWeights), and its own layers draw numbers.
-        self._before_validation = self._own_state(memory), self._shared_values()
-        memory.end()
+        self._before_validation = self._captured()
+        self._before_validation.settle()
 
     def epoch_ends(self, logs: Any) -> None:
         """The callbacks' `on_epoch_end` is about to run. The best snapshots are of the weights that were validated."""
-        self._metrics = noted_metrics(logs or {}, self._epoch)
-        if not self._keeper.metrics & (logs or {}).keys():
+        self._metrics = noted_metrics(logs or {}, self.progress.epoch)
+        if not self._manager.metrics & (logs or {}).keys():
             return
         before, self._before_validation = self._before_validation, None
         self._data.end_steps()  # type: ignore[union-attr]
         self._snapshot_at = time.monotonic()
-        own, values = (self._own_state, None) if before is None else ((lambda _memory: before[0]), before[1])
-        self._take(own, values, ends_fit=False)
+        self._take(before or self._captured())
 
     def validation_step_ended(self) -> None:
         """The callbacks' `on_test_batch_end` has run.
@@ -206,29 +201,26 @@ class Recorder:
         Raises:
             SystemExit: the job leaves here; the validation begins again when it goes on.
         """
-        self._keeper.chaos.validated(self.step)
-        wishes = heard(self._world)
-        if wishes.is_leaving and (before := self._before_validation) is not None:
-            self._leave(lambda _memory: before[0], before[1])
-        self._tell_progress()
+        self.progress.batch_done(is_validation=True)
+        flags = flags_of_all(self._world)
+        if flags.is_leaving and (before := self._before_validation) is not None:
+            self._leave(before)
 
     def ended(self) -> None:
         """`fit` has come to its end: a rerun passes through here, so this snapshot is waited for."""
-        self._keeper.chaos.ended(self.step)
         self._validation.is_over()
-        self.pulse.ended()  # first: there are no more steps to miss, however long the disk takes
+        self.progress.end()  # first: there are no more steps to miss, however long the disk takes
         if not self._has_no_epochs:  # else the snapshot that is there stays the one to go on from
-            self._take(functools.partial(self._own_state, ends_fit=True), ends_fit=True)
-        newer_files.ended()
-        self._keeper.settle(_END_SECONDS)
-        self._keeper.free_memory()
+            self._take(self._captured(ends_fit=True), ends_fit=True)
+        callback_files.ended()
+        self._manager.settle(_END_SECONDS)
+        self._manager.free_memory()
         self._past.batches[self._fit_call] = self._data.cursor.batches  # type: ignore[union-attr]
 
     def failed(self) -> None:
         """`fit` is about to come back with an exception, which the script may catch: then no step is due."""
-        self.pulse.step, self.pulse.epoch = self.step, self._epoch
-        self.pulse.failed()
-        newer_files.ended()
+        self.progress.end(has_failed=True)
+        callback_files.ended()
         self._past.raised.add(self._fit_call)
 
     def logs_of_last_step(self, logs: Any) -> Any:
@@ -237,60 +229,69 @@ class Recorder:
 
     # Taking.
 
-    def _own_state(self, memory: Memory, *, ends_fit: bool = False) -> OwnState:
+    def _parts(self) -> list[Part]:
         assert self._data is not None
-        moment = Moment(self._logs, self._past, ends_fit)
-        return own_state(self.model, self._callbacks, self._data, self._validation, moment, memory)
+        callbacks = self._callbacks.callbacks
+        return [
+            *result_parts(self.model, lambda: callbacks, is_chief=self._world.is_chief, speaks=self._manager.leads),
+            self._validation.part(),
+            Part("logs", Scope.RANK, lambda arrays: arrays.value(plain(self._logs)), self._restore_logs),
+            self._past.part(),
+            self._data.part(lambda: bool(self.model.stop_training)),
+        ]
 
-    def _shared_values(self) -> Values:
-        return values_of(kept_state.shared_variables(self.model)) if self._world.is_chief else []
+    def _restore_logs(self, saved: Saved) -> None:
+        self._logs, self._logs_are_restored = saved.value, True
 
-    def _take(self, own_state: Callable[[Memory], OwnState], values: Values | None = None, *, ends_fit: bool) -> None:
-        def copy(memory: Memory) -> Part:
-            own, tensors = own_state(memory)
-            shared = None
-            if self._world.is_chief:
-                shared = copied_for_all(self.model, values or self._shared_values(), tensors, memory)
-            return Part(tensors, {"shared": shared, "own": own})
+    def _captured(self, *, ends_fit: bool = False) -> Captured:
+        assert self._data is not None
+        drain(self.model)  # under parameter servers the cursor is ahead of the steps that have ended
+        compat.wait_for_callbacks(self._callbacks)
+        of_end = [self._data.source.part()] if ends_fit else []  # the next `fit` may go on from it
+        return capture([*self._parts(), self._csv_files, *of_end], self._manager.layout)
 
-        cursor: Cursor = self._data.cursor  # type: ignore[union-attr]
+    def _take(self, captured: Captured, *, ends_fit: bool = False) -> None:
+        cursor = self._data.cursor  # type: ignore[union-attr]
         meta = meta_of(self._world, self._fit_call, cursor, self._metrics, ends_fit=ends_fit)
-        self._keeper.keep(self.step, meta, copy)
+        self._manager.take(self.progress.step, meta, captured)
 
-    def _leave(self, own_state: Callable[[Memory], OwnState], values: Values | None = None) -> None:
-        self._take(own_state, values, ends_fit=False)
-        self._world.tell(Preempted(self.step))  # at once: writing makes no steps, and must not count as a hang
-        if not (in_time := self._keeper.settle(_LEAVING_SECONDS, is_leaving=True)):
-            self._keeper.give_up()
-        if self._world.is_chief:
-            tell_of_leaving(self.step, self._epoch, self._keeper.committed, self._keeper.found, in_time=in_time)
+    def _leave(self, captured: Captured) -> None:
+        self._take(captured)
+        step = self.progress.step
+        bus.emit(Preempted(self._world.rank, step))  # at once: writing makes no steps, and must not count as a hang
+        if not (in_time := self._manager.settle(_LEAVING_SECONDS, is_leaving=True)):
+            self._manager.give_up()
+        if self._manager.leads:
+            saved = self._manager.committed, self._manager.found
+            tell_of_leaving(step, self.progress.epoch, *saved, in_time=in_time, launched=self._world.launched)
         raise SystemExit(EXIT_PREEMPTED)
 
     def _is_last_step(self, end_step: int) -> bool:
         """Whether this `fit` ends with it; also False where the length of an epoch is not known."""
         parameters = self._callbacks.params or {}
-        return (end_step + 1, self._epoch + 1) == (parameters.get("steps"), parameters.get("epochs"))
-
-    def _tell_progress(self) -> None:
-        self.pulse.step, self.pulse.epoch = self.step, self._epoch
-        self.pulse.beat()
+        return (end_step + 1, self.progress.epoch + 1) == (parameters.get("steps"), parameters.get("epochs"))
 
     # Going on.
 
-    def _go_on(self, restored: Restored) -> None:
+    def _resume(self, snapshot: SavedParts) -> None:
         assert self._data is not None
-        own, info = restored.own, restored.info
-        if self._world.is_chief:
-            warn_of_another_seed(restored)
+        info, cursor = snapshot.info, snapshot.of(DATA).state["cursor"]
+        if self._manager.leads:
+            warn_of_another_seed(snapshot)
         build_from(self.model, self._data.element_spec)
-        put_back(self.model, self._callbacks.callbacks, restored, self._world)
-        put_back_history(self.model.history, restored)
-        self._validation.go_on_from(own, restored.tensors)
-        self._logs, self._logs_are_restored = decode(own["logs"], restored.tensors), True
-        self._metrics = restored.metrics
-        newer_files.went_on(info.step, info.notes[TAKEN_AT])  # type: ignore[arg-type]  # see `meta_of`
-        self.step, self._steps_in_epoch = info.step, own["cursor"]["step"]
-        self._data.go_on_from(place_in(own, restored.tensors, has_own_iterator=restored.same_world))
-        if self._world.is_chief:
-            tell_of_resuming(restored, self._world)
-        self._world.tell(Resumed(info.step, own["cursor"]["epoch"], self._world.identity.generation, info.name))
+        snapshot.restore(self._parts())
+        self._metrics = metrics_in(info.notes)
+        callback_files.resumed(info.step, info.notes[TAKEN_AT])  # type: ignore[arg-type]  # see `meta_of`
+        self.progress.step, self.progress.steps_in_epoch = info.step, cursor["step"]
+        if self._manager.leads:
+            ranks = f"; taken by {info.world_size} ranks, resumed by {self._world.data.size}"
+            _LOGGER.info(
+                "resuming from the snapshot of step %d: epoch %d, after %d of its steps (%s)%s",
+                info.step,
+                cursor["epoch"] + 1,
+                cursor["step"],
+                info.path,
+                "" if snapshot.same_ranks else ranks,
+            )
+        generation = self._world.identity.generation
+        bus.emit(TrainingResumed(self._world.rank, info.step, cursor["epoch"], generation, info.name))

@@ -5,8 +5,7 @@ from typing import Any
 
 import keras
 
-from paceline.fit.snapshots.kept_fit import is_in_fit
-from paceline.fit.snapshots.wanted import DEFAULT_KEEP
+from paceline.fit.snapshots.resumable_fit import DEFAULT_KEEP, is_in_fit
 from paceline.resilience.schedule import Schedule
 from paceline.store.retention import parse_retention
 

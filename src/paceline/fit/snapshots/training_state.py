@@ -1,37 +1,37 @@
 """`paceline.TrainingState`: snapshots for custom training loops."""
 
+import functools
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from paceline.cluster.evaluator_task import is_evaluator
 from paceline.comm.group import Reduction
 from paceline.comm.world import current_world
 from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
 from paceline.errors import EXIT_PREEMPTED, ConfigurationError
+from paceline.events.bus import bus
+from paceline.events.worker_events import FitEnded, Preempted, StepDone, TrainingResumed
 from paceline.fit.compat import accumulated_gradients
-from paceline.fit.snapshots.restored import put_back_unlisted_variables
-from paceline.fit.snapshots.unlisted_state import look_again
-from paceline.rendezvous.channel import FitEnded, Preempted, Progress, Resumed
-from paceline.resilience import variables
+from paceline.fit.snapshots.fit_parts import random_part
+from paceline.fit.snapshots.model_state import look_again, unlisted_part
 from paceline.resilience.attributes import encode_captured, restore
-from paceline.resilience.generators import capture_generators, restore_generators
-from paceline.resilience.keeper import Keeper
-from paceline.resilience.kept_memory import Memory
-from paceline.resilience.object_state import Tensors, decode, encode
-from paceline.resilience.signals import preemption_of
+from paceline.resilience.manager import SnapshotManager
+from paceline.resilience.parts import DATA_GROUPS, Arrays, Layout, Part, Scope, capture
+from paceline.resilience.saved_variables import are_sums, variables_part
+from paceline.resilience.schedule import preemption_of
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.parts import Part
 from paceline.store.retention import METRICS
 
 _LOGGER = logging.getLogger("paceline")
 
 _LEAVING_SECONDS = 6.0
-_GENERATORS = "generators of this process"
 
 
 class TrainingState:
@@ -63,10 +63,20 @@ class TrainingState:
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep: int | str = 3, **parts: Any) -> None:
+        if is_evaluator(os.environ):
+            raise ConfigurationError(
+                "this process is the evaluator of a job. It follows model.fit, but this script trains in a loop of its "
+                "own, with a TrainingState. Start the job without --evaluator. [evaluator]"
+            )
         self._world = current_world()
-        self._keeper = Keeper(os.fspath(directory), self._world, keep)
-        self._parts = parts
+        layout = Layout(self._world.rank, self._world.models)
+        self._manager = SnapshotManager(os.fspath(directory), self._world, layout, keep)
+        of_parts = [
+            part for name, thing in parts.items() for part in parts_of(name, thing, is_chief=self._world.is_chief)
+        ]
+        self._parts = [*of_parts, random_part()]
         self._is_open = False
+        self._step, self._saved_at = 0, time.monotonic()
 
     def restore(self) -> int:
         """Puts all parts where the newest snapshot has them; how many steps it holds, 0 without one. Collective.
@@ -74,45 +84,14 @@ class TrainingState:
         From here on signals wait for the next `save`.
         """
         self._open()
-        info = self._keeper.found
+        info = self._manager.found
         if info is None:
             if self._world.identity.generation > 1:
-                self._world.tell(Resumed(0, 0, self._world.identity.generation, ""))
+                bus.emit(TrainingResumed(self._world.rank, 0, 0, self._world.identity.generation, ""))
             return 0
-        reader = self._keeper.reader(info)
-        same_world = info.world_size == self._world.size
-        own_rank = self._world.rank if same_world else 0
-        tensors = {**reader.tensors(0), **(reader.tensors(own_rank) if own_rank else {})}
-        shared: Any = reader.state(0)["shared"]
-        own: Any = reader.state(own_rank)["own"]
-        missing = sorted(self._parts.keys() - (shared.keys() | own.keys()))
-        if missing:
-            raise ConfigurationError(
-                f"the snapshot {info.path} has no {', '.join(missing)}; it has "
-                f"{', '.join(sorted({*shared, *own}))}. Register the same objects under the same names, or use "
-                "another directory. [other-model]"
-            )
-        for name, part in self._parts.items():
-            if _is_shared(part):
-                variables.check(_variables_of(part), shared[name], f"{name}: variable")
-                variables.assign(_variables_of(part), shared[name], tensors)
-            if isinstance(part, keras.Layer):
-                held = look_again(part).variables
-                put_back_unlisted_variables(held, own.get(name, []), tensors, is_chief=self._world.is_chief)
-            if sums := _sums_of(part):
-                variables.check(sums, own[name], f"{name}: variable")
-                parts = [tensors] if same_world else [reader.tensors(rank) for rank in range(info.world_size)]
-                is_chief = same_world or self._world.is_chief
-                gradients = accumulated_gradients(part)
-                variables.assign_sums(sums, own[name], parts, is_chief=is_chief, gradients=gradients)
-            elif _is_shared(part):
-                continue
-            elif isinstance(part, tf.data.Iterator):
-                restore_iterator(part, decode(own[name], tensors))
-            else:
-                restore(part, decode(own[name], tensors))
-        restore_generators(decode(own[_GENERATORS], tensors))
-        self._world.tell(Resumed(info.step, 0, self._world.identity.generation, info.name))
+        self._manager.saved(info).restore(self._parts)
+        self._step, self._saved_at = info.step, time.monotonic()
+        bus.emit(TrainingResumed(self._world.rank, info.step, 0, self._world.identity.generation, info.name))
         if self._world.is_chief:
             _LOGGER.info("resuming from the snapshot of step %d (%s)", info.step, info.path)
         return info.step
@@ -130,87 +109,94 @@ class TrainingState:
         self._open()
         identity, numbers = self._world.identity, {name: float(value) for name, value in (metrics or {}).items()}
         notes = {"seed": identity.seed, "generation": identity.generation, METRICS: numbers}
+        if len(self._world.models) > 1:
+            notes[DATA_GROUPS] = self._world.models
         meta = SnapshotMeta(epoch=0, fit_call=0, world_size=self._world.size, notes=notes)
-        self._keeper.keep(step, meta, self._copied)
-        self._world.tell(Progress(step, 0))
-        wishes = self._world.wishes
-        leaving = np.array(wishes.wants_to_leave, np.int8)
+        now = time.monotonic()
+        bus.emit(StepDone(self._world.rank, step, 0, step - self._step, now - self._saved_at))
+        self._step, self._saved_at = step, now
+        self._manager.take(step, meta, capture(self._parts, self._manager.layout))
+        flags = self._world.flags
+        leaving = np.array(flags.wants_to_leave, np.int8)
         if self._world.group.all_reduce([leaving], Reduction.MAX)[0]:
-            self._world.tell(Preempted(step))  # first: from here on the launcher waits, and no longer for steps
-            self._keeper.settle(_LEAVING_SECONDS, is_leaving=True)
+            bus.emit(Preempted(self._world.rank, step))  # first: from here on the launcher misses no steps
+            self._manager.settle(_LEAVING_SECONDS, is_leaving=True)
             raise SystemExit(EXIT_PREEMPTED)
 
     def close(self) -> None:
         """Waits until the last snapshot is written, and gives the directory back; from here on no step is missed."""
         if self._is_open:
             self._is_open = False
-            self._world.tell(FitEnded())  # first: writing makes no steps
-            self._keeper.close()
+            bus.emit(FitEnded(self._world.rank, self._step))  # first: writing makes no steps
+            self._manager.close()
             preemption_of(self._world).leave_fit()
 
     def _open(self) -> None:
         if not self._is_open:
-            self._keeper.open()
+            self._manager.open()
             self._is_open = True
             preemption_of(self._world).enter_fit()
 
-    def _copied(self, memory: Memory) -> Part:
-        """What this rank writes, copied into `memory`."""
-        found: Tensors = {}
-        own = {
-            name: self._own_state(name, part, found)
-            for name, part in self._parts.items()
-            if not (_sums_of(part) or _is_shared(part))
-        }
-        own[_GENERATORS] = encode(capture_generators(), found, "generators")
-        tensors = {name: memory.copy(name, tensor) for name, tensor in found.items()}
-        shared = {}
-        for name, part in self._parts.items():
-            if sums := _sums_of(part):
-                own[name] = variables.copied(sums, f"own/{name}", tensors, memory)
-            if isinstance(part, keras.Layer):
-                held = look_again(part).variables
-                own[name] = variables.copied(held, f"own/{name}", tensors, memory)
-            # What is summed when it is read takes all ranks.
-            if _is_shared(part) and (self._world.is_chief or isinstance(part, tf.distribute.DistributedValues)):
-                shared[name] = variables.copied(_variables_of(part), f"shared/{name}", tensors, memory)
-        return Part(tensors, {"shared": shared, "own": own})
 
-    def _own_state(self, name: str, part: Any, tensors: Tensors) -> Any:
-        if isinstance(part, tf.data.Iterator):
-            try:
-                return encode(iterator_state(part), tensors, f"own/{name}")
-            except NoIteratorStateError as fault:
-                raise ValueError(
-                    f"{name}: the state of this iterator cannot be stored: its dataset has state of its own "
-                    f"({fault}). Register an object with state_dict() and load_state_dict() that stores how many "
-                    "batches were read, and skip that many batches when you resume. [iterator-state]"
-                ) from fault
-        return encode_captured(part, tensors, f"own/{name}")
+def parts_of(name: str, thing: Any, *, is_chief: bool) -> Iterator[Part]:
+    """What a snapshot holds of an object that the script has registered; in the order in which it is restored."""
+    if isinstance(thing, tf.distribute.DistributedValues):  # a sum is read by all ranks together
+        yield variables_part(name, Scope.RANK, lambda: [thing], f"{name}: variable")
+    elif isinstance(thing, (keras.Model, keras.Layer, keras.optimizers.Optimizer, keras.Variable, tf.Variable)):
+        yield variables_part(name, Scope.GROUP, lambda: _shared_variables(thing), f"{name}: variable")
+    elif isinstance(thing, tf.data.Iterator):
+        yield Part(
+            name,
+            Scope.RANK,
+            lambda arrays: _iterator_state(thing, arrays),
+            lambda saved: restore_iterator(thing, saved.value),
+        )
+    elif not isinstance(thing, keras.Metric):
+        yield Part(
+            name,
+            Scope.RANK,
+            lambda arrays: encode_captured(thing, arrays.captured.live, name),
+            lambda saved: restore(thing, saved.value),
+        )
+    if isinstance(thing, keras.Layer):
+        yield unlisted_part(f"{name}.unlisted", lambda: look_again(thing), is_chief=is_chief)
+    if isinstance(thing, (keras.Metric, keras.optimizers.Optimizer)):
+        of_this_rank = functools.partial(_of_this_rank, thing)
+        yield variables_part(f"{name}.sums", Scope.SUM, lambda: of_this_rank()[0], f"{name}: variable")
+        yield variables_part(f"{name}.own", Scope.RANK, lambda: of_this_rank()[1], f"{name}: variable")
 
 
-def _is_shared(part: Any) -> bool:
-    """Whether all ranks have the same one, so that the chief's is enough."""
-    return isinstance(part, (keras.Model, keras.Layer, keras.optimizers.Optimizer, keras.Variable, tf.Variable))
+def _iterator_state(iterator: Any, arrays: Arrays) -> Any:
+    try:
+        return arrays.value(iterator_state(iterator))
+    except NoIteratorStateError as fault:
+        raise ValueError(
+            f"{arrays.name}: the state of this iterator cannot be stored: its dataset has state of its own "
+            f"({fault}). Register an object with state_dict() and load_state_dict() that stores how many "
+            "batches were read, and skip that many batches when you resume. [iterator-state]"
+        ) from fault
 
 
-def _sums_of(part: Any) -> list[Any]:
-    """Sums over this rank's rows: of a metric, and of gradients that an optimizer has not summed over ranks yet."""
-    if isinstance(part, keras.Metric):
-        return list(part.variables)
+def _of_this_rank(thing: Any) -> tuple[list[Any], list[Any]]:
+    """What a metric or an optimizer has from this rank's rows: sums of gradients are not summed over ranks yet."""
+    if isinstance(thing, keras.Metric):
+        return are_sums(thing.variables, ())
+    return are_sums(_sums_of_gradients(thing), accumulated_gradients(thing))
+
+
+def _sums_of_gradients(optimizer: Any) -> list[Any]:
     found = []
-    while isinstance(part, keras.optimizers.Optimizer):
-        found += accumulated_gradients(part)
-        part = getattr(part, "inner_optimizer", None)
+    while isinstance(optimizer, keras.optimizers.Optimizer):
+        found += accumulated_gradients(optimizer)
+        optimizer = getattr(optimizer, "inner_optimizer", None)
     return found
 
 
-def _variables_of(part: Any) -> list[Any]:
-    if isinstance(part, (keras.Variable, tf.Variable)):
-        return [part]
-    own = {id(variable) for variable in (*getattr(part, "metrics_variables", ()), *_sums_of(part))}
-    found = list(part.variables)
-    inner = getattr(part, "inner_optimizer", None)
-    if inner is not None:
-        found += list(inner.variables)
-    return list({id(variable): variable for variable in found if id(variable) not in own}.values())
+def _shared_variables(thing: Any) -> list[Any]:
+    if isinstance(thing, (keras.Variable, tf.Variable)):
+        return [thing]
+    own = (*getattr(thing, "metrics_variables", ()), *_sums_of_gradients(thing))
+    inner = getattr(thing, "inner_optimizer", None)
+    found = [*thing.variables, *(() if inner is None else inner.variables)]
+    known = {id(variable) for variable in own}
+    return list({id(variable): variable for variable in found if id(variable) not in known}.values())

@@ -4,7 +4,6 @@ step ─ step ─► reset ─► on_test_begin ─► batches ─► step ─ s
 A source is as it was here ▲     ▲ and here, once Keras has told it that an epoch ends, after which it may shuffle.
 """
 
-from collections.abc import Mapping
 from types import GeneratorType
 from typing import Any
 
@@ -13,16 +12,18 @@ import keras
 from paceline.data.streams import num_read_behind
 from paceline.fit import compat
 from paceline.fit.snapshots.data_cursor import DataCursor
-from paceline.fit.snapshots.skipped_batches import skip_batches_later
-from paceline.fit.snapshots.source_state import SourceState
-from paceline.resilience.generators import restore_generators
+from paceline.fit.snapshots.data_position import SourceState
+from paceline.fit.snapshots.data_replay import skip_batches_later
 from paceline.resilience.object_state import Frozen, Tensors, decode, frozen
+from paceline.resilience.parts import Arrays, Part, Saved, Scope
+from paceline.resilience.random_generators import capture_generators, restore_generators
 
 VALIDATION = "validation"
 """What it is called in a snapshot."""
 
-_BATCHES, _SOURCE, _IS_RUNNING = "batches", "source", "is_running"
-_SOURCE_PATH = f"{VALIDATION}/{_SOURCE}"
+_BATCHES, _SOURCE = "batches", "source"
+_GENERATORS = "generators"
+"""Of the process, while a validation is running."""
 
 
 class Validation:
@@ -70,25 +71,25 @@ class Validation:
             num_first = compat.NUM_LOOKED_AT
             skip_batches_later(self._given, num_first + num_read_behind(num_first, self._batches), self._is_chief)
 
-    def encode(self, tensors: Tensors) -> Any:
-        """As JSON, and arrays, which are added to `tensors`."""
+    def part(self) -> Part:
+        """The position in the data of the validations, and whether one was running: that one begins again."""
+        return Part(VALIDATION, Scope.RANK, self._captured, self._restore)
+
+    def _captured(self, arrays: Arrays) -> Any:
         if self._source_now is None:
-            arrays: Tensors = {}
-            self._source_now = frozen(self._source.encode(arrays, _SOURCE_PATH), arrays)
-        tensors.update(self._source_now.tensors)
+            found: Tensors = {}
+            self._source_now = frozen(self._source.encode(found, f"{VALIDATION}/{_SOURCE}"), found)
         batches = self._batches if self._data is None else self._data.cursor.batches
         return {
             _BATCHES: [*batches],
-            _SOURCE: self._source_now.encoded,
-            _IS_RUNNING: self._is_running,
+            _SOURCE: arrays.frozen(self._source_now),
+            _GENERATORS: arrays.value(capture_generators(), _GENERATORS) if self._is_running else None,
         }
 
-    def go_on_from(self, own: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-        """What a rank's part of a snapshot says is how it is; one that was running begins again."""
-        told = own[VALIDATION]
-        self._batches = tuple(told[_BATCHES])
-        state = decode(told[_SOURCE], tensors)
-        if told[_IS_RUNNING]:
-            self._due = state, decode(own["generators"], tensors)
+    def _restore(self, saved: Saved) -> None:
+        self._batches = tuple(saved.state[_BATCHES])
+        source, generators = (decode(saved.state[name], saved.arrays) for name in (_SOURCE, _GENERATORS))
+        if generators is not None:
+            self._due = source, generators
         else:
-            self._source.put_back(state)
+            self._source.put_back(source)

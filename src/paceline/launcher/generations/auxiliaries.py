@@ -1,10 +1,10 @@
 """The processes of a generation that stand beside its ranks, such as parameter servers and evaluators. Pure.
 
-            ┌──────────────── a pause, longer each time ◄──────────────┐
-            ▼                                                          │ died (replaceable, sidecar)
-    running ┴─ exits with 0 ─► ended          died (fatal) ─► the generation stops
-                                              died too often in a row: replaceable ─► the generation stops
-                                                                       sidecar ─► stays dead, the others go on
+            ┌── a pause, from the second death in a row on ◄──┐
+            ▼                                                 │ dies (replaceable with a restart left, sidecar)
+    running ┴─ exits with 0 ─► ended     dies (fatal) ─► the generation stops
+                                         dies without a restart left, too often in a row, or of a setting ─► stays dead:
+                                                      the others go on; none of a replaceable role left ─► it stops
 
 Ranks never wait for them, as they do for each other in a collective; so a death need not end them all.
 """
@@ -12,19 +12,22 @@ Ranks never wait for them, as they do for each other in a collective; so a death
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paceline.cluster.spec import Policy, Role, Task
-from paceline.launcher.generations.events import Action, Replace, TellDeath
-from paceline.launcher.generations.outcome import RoleFailed
+from paceline.cluster.spec import EVALUATOR, Policy, Role, Task
+from paceline.errors import EXIT_CONFIGURATION
+from paceline.events.worker_events import FaultInjected
+from paceline.launcher.generations.decisions import MAX_DEATHS, Action, RoleFailed, TellDeath, Terminate
+from paceline.launcher.generations.restarts import RestartBudget
 from paceline.launcher.generations.worker_state import WorkerState
-from paceline.rendezvous.channel import Failed, FaultInjected, KilledFromOutside, Message
-
-MAX_DEATHS = 6
-"""In a row: with that many, a process is not started again."""
+from paceline.rendezvous.agent_messages import Replace
+from paceline.rendezvous.channel import Failed, KilledFromOutside, Message
 
 STEADY_SECONDS = 60.0
 """A process that lived so long has not died in a row with the one before it."""
 
 FIRST_PAUSE_SECONDS = 1.0
+
+LAST_WORK_SECONDS = 600.0
+"""How long an evaluator may take for the last snapshot, when all ranks have ended well."""
 
 
 @dataclass(slots=True)
@@ -47,10 +50,14 @@ class Auxiliaries:
         cast: Task and role of each process; numbered on behind the ranks.
         first_rank: The number of the first one.
         now: The time at the start.
+        budget: The restarts that are left to replaceable ones.
     """
 
-    def __init__(self, cast: Sequence[tuple[Task, Role]], first_rank: int, now: float) -> None:
+    def __init__(self, cast: Sequence[tuple[Task, Role]], first_rank: int, now: float, budget: RestartBudget) -> None:
         self._over = False
+        self._budget = budget
+        self._given_up: dict[str, RoleFailed] = {}
+        """By role, the first that was given up."""
         self._all = {
             rank: _Auxiliary(rank, task, role.policy, WorkerState(), now)
             for rank, (task, role) in enumerate(cast, first_rank)
@@ -66,6 +73,12 @@ class Auxiliaries:
         """When one is to be started again; None: never."""
         return min((one.start_at for one in self._all.values() if one.start_at is not None), default=None)
 
+    @property
+    def with_last_work(self) -> tuple[str, ...]:
+        """Those that have something to do when all ranks have ended: evaluators, with the last snapshot."""
+        tasks = (self._all[rank].task for rank in self.running)
+        return tuple(str(task) for task in tasks if task.type == EVALUATOR)
+
     def hear(self, rank: int, message: Message) -> None:
         """What a process says of its own end; its steps, if it makes any, are none of the job."""
         match message:
@@ -73,6 +86,14 @@ class Auxiliaries:
                 self._all[rank].state.failed = message
             case FaultInjected() | KilledFromOutside():
                 self._all[rank].state.note(message)
+
+    def strike(self, name: str, fault: FaultInjected) -> list[Action]:
+        """``--chaos`` ends the process called `name`, such as ``ps 0``, if it runs."""
+        for one in self._all.values():
+            if str(one.task) == name and one.start_at is None and one.state.running:
+                one.state.note(fault)
+                return [Terminate((one.rank,))]
+        return []
 
     def bury(self, rank: int, code: int, now: float) -> RoleFailed | list[Action]:
         """A process has ended: why the generation stops for that, or what is done about it."""
@@ -82,13 +103,18 @@ class Auxiliaries:
             return []
         one.num_deaths = 1 if now - one.started_at >= STEADY_SECONDS else one.num_deaths + 1
         end = one.state.end(rank)
-        if one.policy is Policy.FATAL or (one.policy is Policy.REPLACEABLE and one.num_deaths >= MAX_DEATHS):
-            return RoleFailed(one.task, end, one.num_deaths)
-        if one.num_deaths >= MAX_DEATHS:
-            return [TellDeath(one.task, end, one.num_deaths, None)]
-        pause_seconds = FIRST_PAUSE_SECONDS * 2 ** (one.num_deaths - 1)
+        death = RoleFailed(one.task, end, one.num_deaths)
+        if one.policy is Policy.FATAL:
+            return death
+        if one.policy is Policy.SIDECAR and code == EXIT_CONFIGURATION:
+            return [_told(death, None)]
+        is_replaceable = one.policy is Policy.REPLACEABLE
+        if one.num_deaths >= MAX_DEATHS or (is_replaceable and not self._budget.take(now)):
+            first = self._given_up.setdefault(one.task.type, death)
+            return first if is_replaceable and self._none_left(one.task.type) else [_told(death, None)]
+        pause_seconds = 0.0 if one.num_deaths == 1 else FIRST_PAUSE_SECONDS * 2 ** (one.num_deaths - 2)
         one.start_at = now + pause_seconds
-        return [TellDeath(one.task, end, one.num_deaths, pause_seconds)]
+        return [_told(death, pause_seconds)]
 
     def due(self, now: float) -> list[Action]:
         """Those that are to be started again."""
@@ -103,9 +129,29 @@ class Auxiliaries:
         for one in self._all.values():
             one.start_at = None
 
-    def lose(self, ranks: Iterable[int]) -> bool:
-        """These processes are gone with their host; whether the generation cannot go on without one of them."""
+    def _none_left(self, role: str) -> bool:
+        """Whether no process of `role` runs, or is about to."""
+        return not any(
+            one.start_at is not None or one.state.running for one in self._all.values() if one.task.type == role
+        )
+
+    def lose(self, ranks: Iterable[int], now: float) -> bool:
+        """These processes are gone with their host; whether the generation is to stop for that.
+
+        A replaceable one can be started again only elsewhere, by the next generation: if that is not allowed, the
+        others go on.
+        """
         lost = [one for rank in ranks if (one := self._all.get(rank)) and (one.state.running or one.start_at)]
         for one in lost:
             one.state.gone, one.start_at = True, None
-        return not self._over and any(one.policy is not Policy.SIDECAR for one in lost)
+        if self._over:
+            return False
+        return any(
+            one.policy is Policy.FATAL
+            or (one.policy is Policy.REPLACEABLE and (self._budget.has_one(now) or self._none_left(one.task.type)))
+            for one in lost
+        )
+
+
+def _told(death: RoleFailed, pause_seconds: float | None) -> TellDeath:
+    return TellDeath(death.task, death.end, death.num_deaths, pause_seconds)

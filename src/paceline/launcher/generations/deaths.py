@@ -4,12 +4,11 @@ Lack of memory is named as the cause only if the kernel's counters show it: the 
 """
 
 import re
-import signal
 from dataclasses import dataclass
 
+from paceline.errors import EXIT_CONFIGURATION
 from paceline.launcher.generations.auxiliaries import STEADY_SECONDS
-from paceline.launcher.generations.events import TellDeath
-from paceline.launcher.generations.outcome import WorkerEnd
+from paceline.launcher.generations.decisions import MAX_DEATHS, TellDeath, WorkerEnd, ended_text
 
 _MAX_LINE_CHARACTERS = 300
 
@@ -42,21 +41,6 @@ class Witness:
     """The last lines of its stderr."""
 
 
-def ended_text(code: int) -> str:
-    """How a process ended.
-
-    >>> ended_text(3), ended_text(-9)
-    ('exited with code 3', 'was killed by signal 9 (SIGKILL)')
-    """
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        name = f" ({signal.Signals(-code).name})"
-    except ValueError:  # a real-time signal has no name
-        name = ""
-    return f"was killed by signal {-code}{name}"
-
-
 def _origin_text(end: WorkerEnd) -> str:
     """Who sent the signal that ended a worker, with a leading space and the code of the message."""
     if end.injected_fault is not None:
@@ -72,7 +56,7 @@ def death_lines(name: str, end: WorkerEnd, witness: Witness, left: str = "") -> 
         if not end.failed.traceback:
             return [failed, *_with_code(end.failed.exception).split("\n")]
         traceback = end.failed.traceback.rstrip("\n").split("\n")
-        return [failed, *traceback, _with_code(f"{who}: {_in_one_line(end.failed.exception)}")]
+        return [failed, *traceback, _with_code(f"{who}: {in_one_line(end.failed.exception)}")]
     words = [f"    {line}" for line in witness.last_words]
     heading = [f"The last lines of {name}'s stderr:"] if words else []
     return [*heading, *words, f"{who} {ended_text(end.exit_code or 0)}{left}.{_origin_text(end)}"]
@@ -80,11 +64,14 @@ def death_lines(name: str, end: WorkerEnd, witness: Witness, left: str = "") -> 
 
 def outlived_lines(death: TellDeath, witness: Witness) -> list[str]:
     """On a process outside of the world that has died while the others go on."""
-    then = (
-        f"{loop_text(death.num_deaths)}; the others go on without it. [crash-loop]"
-        if death.pause_seconds is None
-        else f"is started again in {death.pause_seconds:g} s; the others go on"
-    )
+    if death.pause_seconds is not None:
+        then = f"is started again{f' in {death.pause_seconds:g} s' if death.pause_seconds else ''}; the others go on"
+    elif death.num_deaths >= MAX_DEATHS:
+        then = f"{loop_text(death.num_deaths)}; the others go on without it. [crash-loop]"
+    elif (death.end.failed.exit_code if death.end.failed else death.end.exit_code) == EXIT_CONFIGURATION:
+        then = "is not started again, because it would fail again; the others go on without it. [evaluator]"
+    else:
+        then = "is not started again, as --max-restarts allows no more restarts; the others go on. [no-restart]"
     return [*death_lines(str(death.task), death.end, witness), f"paceline: {death.task} {then}"]
 
 
@@ -96,14 +83,26 @@ def loop_text(num_deaths: int) -> str:
     )
 
 
-def _in_one_line(text: str) -> str:
-    """The beginning of a text on one line, without the colours that Keras adds.
+def in_one_line(text: str) -> str:
+    """The beginning of a text on one line, with the code that closes it, and without the colours that Keras adds.
 
-    >>> _in_one_line("ValueError: in call().\\n\\n\\x1b[1mbad\\x1b[0m\\n")
+    >>> in_one_line("ValueError: in call().\\n\\n\\x1b[1mbad\\x1b[0m\\n")
     'ValueError: in call(). bad'
     """
     words = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
-    return words if len(words) <= _MAX_LINE_CHARACTERS else f"{words[:_MAX_LINE_CHARACTERS]} ..."
+    if len(words) <= _MAX_LINE_CHARACTERS:
+        return words
+    return f"{words[:_MAX_LINE_CHARACTERS].rstrip()} ...{closing_code(words)}"
+
+
+def closing_code(text: str) -> str:
+    """The code that closes `text`, with the space before it; empty: there is none.
+
+    >>> closing_code("ValueError: 3 rows [small-batch]"), closing_code("KeyError: 3")
+    (' [small-batch]', '')
+    """
+    found = re.search(r" \[[a-z]+(-[a-z]+)*\]$", text)
+    return found[0] if found else ""
 
 
 def _with_code(text: str) -> str:
@@ -112,4 +111,4 @@ def _with_code(text: str) -> str:
     >>> _with_code("ZeroDivisionError: division by zero"), _with_code("ValueError: 3 rows [small-batch]")
     ('ZeroDivisionError: division by zero [worker-failed]', 'ValueError: 3 rows [small-batch]')
     """
-    return text if re.search(r" \[[a-z]+(-[a-z]+)*\]$", text) else f"{text} [worker-failed]"
+    return text if closing_code(text) else f"{text} [worker-failed]"

@@ -12,7 +12,7 @@ order of events can be tested, and a restart policy or more hosts can be put abo
     whatever is left, after `LIMIT_SECONDS`. A second interrupt kills at once, but no SIGPIPE (`| tee` has gone).
     leaving: all ranks finish the same step, write one snapshot and end by themselves, within `LEAVING_SECONDS`, or
     sooner where one fails. However that ends, the job was preempted: ranks fail now because others have left.
-    When all ranks have ended, processes outside of the world (`auxiliaries.py`) are told to end.
+    When all ranks have ended, processes outside of the world (`auxiliaries.py`) are told to end, evaluators in peace.
 
 Why a failure stops everybody: ranks blocked in a collective never notice a dead peer.
 """
@@ -20,39 +20,42 @@ Why a failure stops everybody: ranks blocked in a collective never notice a dead
 import signal
 from collections.abc import Sequence
 
-from paceline.cluster.signals import PREEMPTION_SIGNALS
+from paceline.cluster.launched import PREEMPTION_SIGNALS
 from paceline.cluster.spec import Role, Task
 from paceline.errors import EXIT_PREEMPTED
-from paceline.launcher.generations import time_limits
-from paceline.launcher.generations.auxiliaries import Auxiliaries
-from paceline.launcher.generations.events import (
+from paceline.events import worker_events as events
+from paceline.events.head_events import HostLost, LastWorkBegan, PreemptionBegan, RankEnded
+from paceline.launcher.generations.auxiliaries import LAST_WORK_SECONDS, Auxiliaries
+from paceline.launcher.generations.decisions import (
     Action,
     Announce,
-    Done,
-    Event,
-    Exited,
-    HostGone,
-    KillAll,
-    Said,
-    SignalReceived,
-    TellLeaving,
-    TellResumed,
-    Terminate,
-)
-from paceline.launcher.generations.forming import Forming
-from paceline.launcher.generations.hang import HangWatch
-from paceline.launcher.generations.outcome import (
     Cause,
-    HostLost,
+    Done,
     Hung,
+    Input,
     Interrupted,
     Outcome,
     Preemption,
     RoleFailed,
+    Said,
+    SignalReceived,
+    Terminate,
     WorkerFailed,
 )
+from paceline.launcher.generations.hang import Forming, HangWatch
+from paceline.launcher.generations.restarts import RestartBudget
 from paceline.launcher.generations.worker_state import WorkerState, end_trace, held_up_by, oldest_step, ranks_where
 from paceline.rendezvous import channel
+from paceline.rendezvous.agent_messages import Kill
+
+GRACE_SECONDS = 2.0
+"""From SIGTERM to SIGKILL; TensorFlow ignores the first."""
+
+LIMIT_SECONDS = 4.0
+"""From the failure to giving up on processes that even SIGKILL does not end."""
+
+LEAVING_SECONDS = 8.0
+"""How long a last snapshot may take; with what follows, a preempted job is over within 10 s."""
 
 _PREEMPTED = (EXIT_PREEMPTED, *(-number for number in PREEMPTION_SIGNALS))
 """How workers end that were told to leave: outside of a `fit`, or before there is anybody who listens."""
@@ -62,14 +65,15 @@ class Generation:
     """The state of one generation.
 
     >>> generation = Generation(num_workers=2, start_timeout_seconds=60, now=0.0)
-    >>> generation.on(Exited(0, 0), now=1.0)
+    >>> generation.on(RankEnded(0, 0), now=1.0)
     []
-    >>> [action.outcome.exit_code for action in generation.on(Exited(1, 0), now=1.1)]
+    >>> [action.outcome.exit_code for action in generation.on(RankEnded(1, 0), now=1.1)]
     [0]
 
     Args:
         num_workers: How many ranks there are.
         auxiliaries: Task and role of each process outside of the world; they are numbered on behind the ranks.
+        budget: The restarts that are left to them; None: none.
         start_timeout_seconds: How long after the last rank's `Joining` each must be `Joined`. Ranks that live
             and have not asked for the group yet (they may be loading data) are waited for without end.
         now: The time at the start, in seconds; all other times are measured on the same clock.
@@ -83,13 +87,14 @@ class Generation:
         *,
         num_workers: int,
         auxiliaries: Sequence[tuple[Task, Role]] = (),
+        budget: RestartBudget | None = None,
         start_timeout_seconds: float,
         now: float,
         takes_snapshots: bool = False,
         hang_timeout_seconds: float | None = None,
     ) -> None:
         self._workers = [WorkerState() for _ in range(num_workers)]
-        self._auxiliaries = Auxiliaries(auxiliaries, num_workers, now)
+        self._auxiliaries = Auxiliaries(auxiliaries, num_workers, now, budget or RestartBudget(0))
         self._forming = Forming(self._workers, start_timeout_seconds, now)
         self._cause: Cause | None = None
         self._done = False
@@ -97,21 +102,13 @@ class Generation:
         """Whether all ranks have ended, and the others were told to."""
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
-        self._takes_snapshots = takes_snapshots
+        self.takes_snapshots = takes_snapshots
+        """Whether workers that get a SIGTERM write a snapshot before they leave, as far as it is known."""
         self._hang = HangWatch(self._workers, hang_timeout_seconds)
         self._leaving_by: float | None = None
         self._was_told = False
-        self._step: int | None = None
-
-    @property
-    def step(self) -> int | None:
+        self.step: int | None = None
         """The last step that some rank told of, over all fits of the job; None: none yet."""
-        return self._step
-
-    @property
-    def takes_snapshots(self) -> bool:
-        """Whether workers that get a SIGTERM write a snapshot before they leave, as far as it is known."""
-        return self._takes_snapshots
 
     @property
     def _hung_at(self) -> float | None:
@@ -125,23 +122,25 @@ class Generation:
         times = (time for time in (*ends, self._forming.deadline, self._auxiliaries.deadline) if time is not None)
         return None if self._done else min(times, default=None)
 
-    def on(self, event: Event, now: float) -> list[Action]:
+    def on(self, event: Input, now: float) -> list[Action]:
         """What to do about `event`, in order."""
         if self._done:
             return []
         match event:
             case SignalReceived(signal=number):
                 actions = self._interrupt(number, now, is_relayed=event.is_relayed)
+            case Said(message=events.FaultInjected(server=name) as fault) if name:
+                actions = self._auxiliaries.strike(name, fault)
             case Said(rank=rank, message=message) if rank >= len(self._workers):
                 self._auxiliaries.hear(rank, message)
                 actions = []
-            case Exited(rank=rank, exit_code=code) if rank >= len(self._workers):
+            case RankEnded(rank=rank, exit_code=code) if rank >= len(self._workers):
                 actions = self._bury_auxiliary(rank, code, now)
             case Said(rank=rank, message=message):
                 actions = self._hear(rank, message, now)
-            case Exited(rank=rank, exit_code=code):
+            case RankEnded(rank=rank, exit_code=code):
                 actions = self._bury(rank, code, now)
-            case HostGone():
+            case HostLost():
                 actions = self._lose(event, now)
         return actions + self._finish(now)
 
@@ -152,10 +151,10 @@ class Generation:
             return self._finish(now, give_up=True)
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
-            actions.append(KillAll())
+            actions.append(Kill())
         if self._leaving_by is not None and now >= self._leaving_by:
             self._leaving_by = None
-            actions += self._stop(Preemption(self._step), now)
+            actions += self._stop(Preemption(self.step), now)
         if self._hung_at is not None and now >= self._hung_at:
             actions += self._end_hang(now)
         if (late := self._forming.late(now)) is not None:
@@ -167,32 +166,31 @@ class Generation:
         match message:
             case channel.Joining() | channel.Joined():
                 self._forming.hear(worker, message)
-            case channel.Failed(exit_code=code) if code == EXIT_PREEMPTED and self._takes_snapshots:
+            case channel.Failed(exit_code=code) if code == EXIT_PREEMPTED and self.takes_snapshots:
                 return self._leave(now, told=(rank,))
             case channel.Failed():
                 worker.failed = worker.failed or message
                 return self._stop(WorkerFailed(rank, message.exit_code, message, held_up_by(self._workers, rank)), now)
             case channel.KeepsSnapshots():
-                self._takes_snapshots = True
-            case channel.Progress(step=step):
+                self.takes_snapshots = True
+            case events.StepDone(step=step) | events.BatchDone(step=step):
                 self._hang.hear(worker, message, now)
-                self._step = step if self._step is None else max(self._step, step)
-            case channel.Resumed():
-                self._step = message.step or None  # begun anew: before the first step, as at the start of a job
-                return [TellResumed(message)] if rank == 0 else []
-            case channel.Preempted():
+                self.step = step if self.step is None else max(self.step, step)
+            case events.TrainingResumed(step=step):
+                self.step = step or None  # begun anew: before the first step, as at the start of a job
+            case events.Preempted():
                 return self._leave(now, told=range(len(self._workers)))  # by each other
             case channel.Stopped() if worker.stepped_at is None or oldest_step(self._workers) is None:
                 return self._end_hang(now, standing_still=rank)
-            case channel.Stopped() | channel.Whereabouts() | channel.FaultInjected() | channel.KilledFromOutside():
+            case channel.Stopped() | channel.Whereabouts() | events.FaultInjected() | channel.KilledFromOutside():
                 worker.note(message)
-            case channel.Tracing() | channel.FitEnded() | channel.Finishing():
+            case events.TraceBegan() | events.FitEnded() | channel.Finishing():
                 self._hang.hear(worker, message, now)
         return self._look_after_forming(now)
 
     def _end_hang(self, now: float, standing_still: int | None = None) -> list[Action]:
         """No step for too long, or a rank that does not run before its first: first all are asked, then the end."""
-        looks, hung = self._hang.look(self._step, now, standing_still=standing_still)
+        looks, hung = self._hang.look(self.step, now, standing_still=standing_still)
         if self._cause is not None:
             return []
         return looks if hung is None else [*looks, *self._stop(hung, now)]
@@ -201,18 +199,18 @@ class Generation:
         """All ranks are about to end by themselves, after one snapshot; those that do not know it yet are `told`."""
         if self._leaving_by is not None or self._cause is not None:
             return []
-        self._leaving_by = now + time_limits.LEAVING_SECONDS
+        self._leaving_by = now + LEAVING_SECONDS
         self._forming.end()
         self._auxiliaries.stop()
         others = tuple(rank for rank in ranks_where(self._workers, lambda worker: worker.running) if rank not in told)
-        return [Terminate(others), TellLeaving()] if others else []
+        return [Terminate(others), PreemptionBegan()] if others else []
 
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
         worker = self._workers[rank]
         worker.exit_code = code
         end_trace(self._workers, worker, now)
         worker.ended_before_stop = self._cause is None
-        if code in _PREEMPTED and self._takes_snapshots:
+        if code in _PREEMPTED and self.takes_snapshots:
             return self._leave(now)
         if code != 0:
             return self._stop(WorkerFailed(rank, code, worker.failed, held_up_by(self._workers, rank)), now)
@@ -221,14 +219,14 @@ class Generation:
     def _bury_auxiliary(self, rank: int, code: int, now: float) -> list[Action]:
         verdict = self._auxiliaries.bury(rank, code, now)
         if isinstance(verdict, RoleFailed):
-            return self._leave(now) if code in _PREEMPTED and self._takes_snapshots else self._stop(verdict, now)
+            return self._leave(now) if code in _PREEMPTED and self.takes_snapshots else self._stop(verdict, now)
         return verdict
 
-    def _lose(self, event: HostGone, now: float) -> list[Action]:
+    def _lose(self, event: HostLost, now: float) -> list[Action]:
         lost = tuple(rank for rank in event.ranks if rank < len(self._workers) and self._workers[rank].running)
         for rank in lost:
             self._workers[rank].gone = True
-        is_needed = self._auxiliaries.lose(event.ranks) or lost  # if all its processes had ended, it owes nothing
+        is_needed = self._auxiliaries.lose(event.ranks, now) or lost  # if all its processes had ended, it owes nothing
         return self._stop(HostLost(lost, event.host, event.reason), now) if is_needed else []
 
     def _look_after_forming(self, now: float) -> list[Action]:
@@ -245,21 +243,21 @@ class Generation:
             if is_relayed:
                 return []
             self._kill_at = None
-            return [KillAll()]
-        is_preemption = self._takes_snapshots and number in PREEMPTION_SIGNALS
+            return [Kill()]
+        is_preemption = self.takes_snapshots and number in PREEMPTION_SIGNALS
         # A scheduler tells the launchers of all hosts and their workers: only a second word here means "sooner".
         if is_preemption and (is_relayed or not self._was_told):
             self._was_told = self._was_told or not is_relayed
             return self._leave(now)
         self._leaving_by = None
-        return self._stop(Preemption(self._step) if is_preemption else Interrupted(number), now)
+        return self._stop(Preemption(self.step) if is_preemption else Interrupted(number), now)
 
     def _stop(self, cause: Cause, now: float) -> list[Action]:
         """Ends the generation because of `cause`; whatever happens later is a consequence of the first."""
         if self._cause is not None:
             return []
         if self._leaving_by is not None:  # it cannot take its part in a snapshot
-            self._leaving_by = min(self._leaving_by, now + time_limits.GRACE_SECONDS)
+            self._leaving_by = min(self._leaving_by, now + GRACE_SECONDS)
             return []
         self._cause = cause
         self._forming.end()
@@ -268,9 +266,9 @@ class Generation:
         if not running and not self._auxiliaries.running:
             return []
         # Where snapshots are taken, ranks that fall with another one have nothing to save that is worth a wait.
-        falls = self._takes_snapshots and isinstance(cause, WorkerFailed | RoleFailed | HostLost | Hung | Preemption)
-        self._kill_at = now + (0.0 if falls else time_limits.GRACE_SECONDS)
-        self._give_up_at = now + time_limits.LIMIT_SECONDS
+        falls = self.takes_snapshots and isinstance(cause, WorkerFailed | RoleFailed | HostLost | Hung | Preemption)
+        self._kill_at = now + (0.0 if falls else GRACE_SECONDS)
+        self._give_up_at = now + LIMIT_SECONDS
         # A rank that reported its exception is on its way out by itself, with more to flush.
         others = tuple(rank for rank in running if self._workers[rank].failed is None)
         return [Announce(cause), Terminate((*others, *self._auxiliaries.running))]
@@ -282,9 +280,10 @@ class Generation:
             return []
         self._closing = True
         self._leaving_by = None
-        self._kill_at = now + time_limits.GRACE_SECONDS
-        self._give_up_at = now + time_limits.LIMIT_SECONDS
-        return [Terminate(self._auxiliaries.running)]
+        late = self._auxiliaries.with_last_work if all(worker.exit_code == 0 for worker in self._workers) else ()
+        more_seconds = LAST_WORK_SECONDS if late else 0.0
+        self._kill_at, self._give_up_at = now + GRACE_SECONDS + more_seconds, now + LIMIT_SECONDS + more_seconds
+        return [Terminate(self._auxiliaries.running), *([LastWorkBegan(late, more_seconds)] if late else [])]
 
     def _finish(self, now: float, *, give_up: bool = False) -> list[Action]:
         if not give_up and any(worker.running for worker in self._workers):
@@ -296,5 +295,5 @@ class Generation:
         ends = tuple(worker.end(rank) for rank, worker in enumerate(self._workers))
         cause = self._cause
         if cause is None and any(worker.exit_code != 0 or worker.failed for worker in self._workers):
-            cause = Preemption(self._step)
+            cause = Preemption(self.step)
         return [*actions, Done(Outcome(cause, ends))]

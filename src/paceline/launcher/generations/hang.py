@@ -1,4 +1,4 @@
-"""Detects hangs: ranks that make no steps, and the ranks for which the others wait. Pure.
+"""Detects hangs: ranks that make no steps, and the ranks for which the others wait; late ranks at the start. Pure.
 
     rank 0   step 7 ─► collective 41 ─► enters 42, waits ························
     rank 1   step 7 ─► collective 41 ─► somewhere else ··························   holds the others up
@@ -9,11 +9,21 @@ When ranks were last heard of tells nothing: the last thing that all have told i
 
 from collections.abc import Sequence
 
-from paceline.launcher.generations import time_limits
-from paceline.launcher.generations.events import Action, Examine
-from paceline.launcher.generations.outcome import Hung
-from paceline.launcher.generations.worker_state import WorkerState, end_trace, oldest_step, ranks_where
-from paceline.rendezvous.channel import ALL_RANKS, Finishing, FitEnded, Progress, Tracing
+from paceline.events.head_events import RanksWaiting
+from paceline.events.worker_events import BatchDone, FitEnded, StepDone, TraceBegan
+from paceline.launcher.generations.decisions import Action, Examine, GroupNotFormed, Hung, WorkerLeft
+from paceline.launcher.generations.worker_state import (
+    WorkerState,
+    end_trace,
+    held_up_by,
+    oldest_step,
+    ranks_where,
+    waiting_and_missing,
+)
+from paceline.rendezvous.channel import ALL_RANKS, Finishing, Joined, Joining
+
+STACKS_SECONDS = 0.5
+"""How long the stacks of ranks that hang may take to be written."""
 
 
 class HangWatch:
@@ -36,17 +46,19 @@ class HangWatch:
         if self._timeout_seconds is None or oldest is None:
             return None
         if self._examined_at is not None:
-            return self._examined_at + time_limits.STACKS_SECONDS
+            return self._examined_at + STACKS_SECONDS
         return oldest + self._timeout_seconds
 
-    def hear(self, worker: WorkerState, message: Progress | Tracing | FitEnded | Finishing, now: float) -> None:
+    def hear(
+        self, worker: WorkerState, message: StepDone | BatchDone | TraceBegan | FitEnded | Finishing, now: float
+    ) -> None:
         """A rank has made a step, traces one, or makes none for now."""
-        if isinstance(message, Tracing):
+        if isinstance(message, TraceBegan):
             worker.tracing = True
         else:
             end_trace(self._workers, worker, now)
-            worker.stepped_at = now if isinstance(message, Progress) else None
-        if isinstance(message, Tracing | Progress):
+            worker.stepped_at = now if isinstance(message, StepDone | BatchDone) else None
+        if isinstance(message, TraceBegan | StepDone | BatchDone):
             self._examined_at = None
 
     def look(
@@ -90,21 +102,28 @@ class HangWatch:
 def holding_up(workers: Sequence[WorkerState]) -> tuple[int, ...]:
     """The ranks that the others are known to wait for; none where that is not known.
 
-    Those that are stopped; else, where ranks wait in a collective, those that have not come to it, or, if all that
-    answer wait in it, those that do not answer.
+    Those that are stopped; else those that have not come to a collective in which others wait, or from whom others wait
+    for a message, but do not wait for one themselves; or, if there are none, those that do not answer.
     """
     running = ranks_where(workers, lambda worker: worker.running)
     stopped = tuple(rank for rank in running if workers[rank].stopped)
     if stopped:
         return stopped
     told = {rank: where for rank in running if (where := workers[rank].whereabouts) is not None}
-    waiting = {(where.group, where.entered[where.group]) for where in told.values() if where.inside}
-    if not waiting:
+    awaited = {where.awaited for where in told.values() if where.awaited is not None}
+    waiting = {
+        (where.group, where.entered[where.group]) for where in told.values() if where.inside and where.awaited is None
+    }
+    if not waiting and not awaited:
         return ()
     behind = tuple(
         rank
         for rank, where in told.items()
-        if any(group in where.entered and where.entered[group] < number for group, number in waiting)
+        if where.awaited is None
+        and (
+            rank in awaited
+            or any(group in where.entered and where.entered[group] < number for group, number in waiting)
+        )
     )
     silent = tuple(rank for rank in running if rank not in told)
     return behind or silent
@@ -116,7 +135,81 @@ def state_text(worker: WorkerState) -> str:
         return "is stopped (SIGSTOP, or a debugger)"
     if (where := worker.whereabouts) is None:
         return "does not answer: its Python interpreter is blocked, or its host is too busy"
+    if where.awaited is not None:
+        return f"waits for rank {where.awaited} in {where.inside}"
     if where.inside:
         of_group = "" if where.group == ALL_RANKS else f" of {where.group}"
         return f"waits in collective {where.entered[where.group]}{of_group} ({where.inside})"
     return f"is in no collective, after {sum(where.entered.values())}"
+
+
+WAITING_INTERVAL_SECONDS = 10.0
+"""How often at most the user is told whom the others wait for."""
+
+
+class Forming:
+    """Looks after ranks that wait for others to join.
+
+    Args:
+        workers: In rank order; whoever changes them says so by `look`.
+        start_timeout_seconds: How long after the last rank's `Joining` each must be `Joined`.
+        now: The time at the start.
+    """
+
+    def __init__(self, workers: Sequence[WorkerState], start_timeout_seconds: float, now: float) -> None:
+        self._workers = workers
+        self._start_timeout_seconds = start_timeout_seconds
+        self._started_at = now
+        self._num_joined = 0
+        self._tell_at: float | None = None
+        self._form_by: float | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When there is something to say or to end; None: never."""
+        return min((time for time in (self._tell_at, self._form_by) if time is not None), default=None)
+
+    def hear(self, worker: WorkerState, message: Joining | Joined) -> None:
+        """It asks for the group, or is in it."""
+        worker.joining = True
+        if isinstance(message, Joined):
+            self._num_joined += not worker.joined
+            worker.joined = True
+
+    def look(self, now: float) -> WorkerLeft | None:
+        """One left, one is late, or all are coming; a rank that has left and is missed."""
+        if self._num_joined == len(self._workers):  # asked with every message: from here on nobody waits for anybody
+            self.end()
+            return None
+        left = ranks_where(self._workers, lambda worker: not worker.joined and not worker.running)
+        if left and (held_up := held_up_by(self._workers, left[0])):
+            return WorkerLeft(left[0], held_up)
+        waiting, missing = waiting_and_missing(self._workers)
+        if not (waiting and missing):
+            self._tell_at = None
+        elif self._tell_at is None:
+            self._tell_at = now + WAITING_INTERVAL_SECONDS
+        if not waiting or missing:
+            self._form_by = None
+        elif self._form_by is None:
+            self._form_by = now + self._start_timeout_seconds
+        return None
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._tell_at = self._form_by = None
+
+    def late(self, now: float) -> GroupNotFormed | None:
+        """What ends the generation because the time is over."""
+        if self._form_by is None or now < self._form_by:
+            return None
+        missing = ranks_where(self._workers, lambda worker: not worker.joined)
+        return GroupNotFormed(missing, self._start_timeout_seconds)
+
+    def words(self, now: float) -> list[RanksWaiting]:
+        """What the user is to hear from time to time."""
+        if self._tell_at is None or now < self._tell_at:
+            return []
+        self._tell_at = now + WAITING_INTERVAL_SECONDS
+        waiting, missing = waiting_and_missing(self._workers)
+        return [RanksWaiting(waiting, missing, now - self._started_at)]

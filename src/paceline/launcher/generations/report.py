@@ -1,20 +1,21 @@
 """The launcher's messages to the user. Pure.
 
-The cause comes last, where users look first and where CI logs end. First comes one line for each other rank. Then comes
-the traceback of the rank that failed; a rank that was killed leaves no traceback, so the last lines of its stderr are
-shown. The last line has the rank, its host and what ended it: it stays on the screen below a long traceback.
+First comes one line for each other rank. Then comes the traceback of the rank that failed; one that was killed leaves
+no traceback, so the last lines of its stderr are shown. Then comes a line with the rank, its host and what ended it: it
+stays on the screen below a long traceback, and CI logs end with it. Only what to type to continue stands below it.
 """
 
 import signal
 from collections.abc import Mapping, Sequence
 
-from paceline.cluster.signals import PREEMPTION_SIGNALS
+from paceline.cluster.launched import PREEMPTION_SIGNALS
 from paceline.errors import EXIT_PREEMPTED
-from paceline.launcher.generations.deaths import Witness, death_lines, ended_text, loop_text
-from paceline.launcher.generations.outcome import (
+from paceline.events.head_events import HostLost
+from paceline.launcher.generations.deaths import Witness, closing_code, death_lines, in_one_line, loop_text
+from paceline.launcher.generations.decisions import (
+    MAX_DEATHS,
     Cause,
     GroupNotFormed,
-    HostLost,
     Hung,
     Interrupted,
     Outcome,
@@ -23,7 +24,10 @@ from paceline.launcher.generations.outcome import (
     WorkerEnd,
     WorkerFailed,
     WorkerLeft,
+    cause_text,
+    ended_text,
 )
+from paceline.launcher.workers.crew import START_AGAIN
 from paceline.launcher.workers.host_resources import CoreShare
 
 _SAME_SCRIPT = (
@@ -33,9 +37,10 @@ _SAME_SCRIPT = (
 _ENDS_OF_PREEMPTED = (0, EXIT_PREEMPTED, *(-number for number in PREEMPTION_SIGNALS))
 
 _MAX_NAMED_HOSTS = 16
+_MAX_NAMED_RANKS = 16
 
 
-def ranks_text(ranks: Sequence[int]) -> str:
+def ranks_text(ranks: Sequence[int], noun: str = "rank") -> str:
     """Ranks as text.
 
     >>> ranks_text([1]), ranks_text([0, 1, 2, 5])
@@ -49,7 +54,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
             runs.append([rank, rank])
     parts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
+    return f"{noun} {listed}" if len(ranks) == 1 else f"{noun}s {listed}"
 
 
 def start_text(num_workers: int, shares: Sequence[CoreShare] | None, num_gpus: int, job_id: str) -> str:
@@ -58,47 +63,38 @@ def start_text(num_workers: int, shares: Sequence[CoreShare] | None, num_gpus: i
     >>> start_text(2, [CoreShare((0,), 1), CoreShare((1,), 1)], 0, "3f2a")
     '2 workers on this host, 1 core each; job 3f2a'
     """
-    parts = [f"{_count(num_workers, 'worker')} on this host"]
+    parts = [f"{counted(num_workers, 'worker')} on this host"]
     if num_gpus:
-        parts.append("1 GPU each" if num_workers <= num_gpus else f"sharing {_count(num_gpus, 'GPU')}")
+        parts.append("1 GPU each" if num_workers <= num_gpus else f"sharing {counted(num_gpus, 'GPU')}")
     if shares is None:
         parts.append("not bound to cores")
     else:
         cores = {core for share in shares for core in share.cores}
         smallest, largest = (choose(len(share.cores) for share in shares) for choose in (min, max))
         if len(cores) < num_workers:
-            parts.append(f"sharing {_count(len(cores), 'core')}")
+            parts.append(f"sharing {counted(len(cores), 'core')}")
         else:
-            parts.append(f"{_count(largest, 'core') if smallest == largest else f'{smallest}-{largest} cores'} each")
+            parts.append(f"{counted(largest, 'core') if smallest == largest else f'{smallest}-{largest} cores'} each")
     return f"{', '.join(parts)}; job {job_id}"
 
 
-def hosts_text(hosts: Sequence[tuple[str, int]], job_id: str) -> str:
-    """The line at the start of a job on several hosts.
+def hosts_text(hosts: Sequence[tuple[str, int]], job_id: str, noun: str = "rank") -> str:
+    """The line at the start of a job on several hosts, where `noun` is what its workers are counted as.
 
     >>> hosts_text([("a", 2), ("b", 1)], "3f2a")
     '3 workers on 2 hosts (a: ranks 0-1, b: rank 2); job 3f2a'
     """
     first, parts = 0, []
-    for host, num_ranks in hosts:
-        parts.append(f"{host}: {ranks_text(range(first, first + num_ranks))}")
-        first += num_ranks
+    for host, num_workers in hosts:
+        parts.append(f"{host}: {ranks_text(range(first, first + num_workers), noun)}")
+        first += num_workers
     shown = parts if len(parts) <= _MAX_NAMED_HOSTS else [*parts[:_MAX_NAMED_HOSTS], "..."]
-    return f"{_count(first, 'worker')} on {_count(len(hosts), 'host')} ({', '.join(shown)}); job {job_id}"
+    return f"{counted(first, 'worker')} on {counted(len(hosts), 'host')} ({', '.join(shown)}); job {job_id}"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number of things, such as ``2 steps``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def waiting_text(waiting: Sequence[int], missing: Sequence[int], seconds: float) -> str:
-    """The line while ranks wait for others to join."""
-    has = "has" if len(missing) == 1 else "have"
-    waits = "waits" if len(waiting) == 1 else "wait"
-    return (
-        f"{ranks_text(missing)} {has} not created a strategy or called fit yet, {seconds:.0f} s after the start; "
-        f"{ranks_text(waiting)} {waits} for {ranks_text(missing)}"
-    )
 
 
 def stopping_text(cause: Cause, num_workers: int) -> str | None:
@@ -106,21 +102,13 @@ def stopping_text(cause: Cause, num_workers: int) -> str | None:
     match cause:
         case Interrupted(signal=number):
             again = "; Ctrl-C again kills at once" if number == signal.SIGINT else ""
-            return f"stopping {_count(num_workers, 'worker')} ({number.name}){again}"
-        case WorkerFailed():
-            return f"{_because(cause)}; stopping the job" if num_workers > 1 else None
-        case RoleFailed():
-            return f"{_because(cause)}; stopping the job"
-        case WorkerLeft(rank=rank):
-            return f"rank {rank} ended before it joined the group; stopping the job"
-        case GroupNotFormed():
-            return "not all ranks connected in time; stopping the job"
-        case HostLost(host=host):
-            return f"host {host} is lost; stopping the job"
-        case Hung(timeout_seconds=seconds):
-            return f"no step for {seconds:g} s; stopping the job"
+            return f"stopping {counted(num_workers, 'worker')} ({number.name}){again}"
         case Preemption():
-            return f"stopping {_count(num_workers, 'worker')} now; steps after the newest snapshot are lost"
+            return f"stopping {counted(num_workers, 'worker')} now; steps after the newest snapshot are lost"
+        case WorkerFailed() if num_workers == 1:
+            return None
+        case _:
+            return f"{cause_text(cause)}; stopping the job"
 
 
 def stopped_text(number: signal.Signals, generation: int | None = None) -> str:
@@ -161,7 +149,7 @@ def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> list[str]:
     if end.exit_code is None:
         return [f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"]
     if end.failed is not None:
-        return [f"{rank} failed later: {_first_line(end.failed.exception)}"]
+        return [f"{rank} failed later: {end.failed.first_line}"]
     if isinstance(cause, Preemption):
         expected = _ENDS_OF_PREEMPTED if end.ended_before_stop else (*_ENDS_OF_PREEMPTED, -signal.SIGKILL)
         return (
@@ -172,32 +160,49 @@ def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> list[str]:
     if end.killed_from_outside is not None:
         return [f"{rank} {ended_text(end.exit_code)}, too; Paceline did not send that signal"]
     if end.exit_code in (0, -signal.SIGTERM, -signal.SIGKILL):
-        return [f"{rank} was stopped because {_because(cause)}"]
+        return [f"{rank} was stopped because {cause_text(cause)}"]
     return [f"{rank} {ended_text(end.exit_code)} later"]
 
 
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
+FROM_SNAPSHOT = f"{START_AGAIN.removesuffix('.')}: training continues from the newest snapshot."
 
 
-def _because(cause: Cause) -> str:
+def why_text(cause: Cause | None, names: Mapping[int, str], *, takes_snapshots: bool) -> str:
+    """Why ranks are told to end, which completes the sentence "rank 0 …", for users of workers that were started by
+    hand: no report follows on their terminals.
+
+    Args:
+        cause: None: all ranks were told to leave.
+        names: Of each rank, with its host and address.
+        takes_snapshots: Whether training can go on from one.
+    """
+    again = FROM_SNAPSHOT if takes_snapshots else START_AGAIN
     match cause:
-        case WorkerFailed(rank=rank, failed=failed, exit_code=code):
-            return f"rank {rank} {'failed' if failed is not None else ended_text(code)}"
-        case RoleFailed(task=task, end=end):
-            return f"{task} {'failed' if end.failed is not None else ended_text(end.exit_code or 0)}"
+        case None:
+            return "was told to stop, as another rank was: a last snapshot is written if the step ends in time"
+        case WorkerFailed(rank=rank, failed=failed) if failed is not None:
+            because, code = f"{names[rank]} failed: {in_one_line(failed.exception)}", "[rank-lost]"
+            if own := closing_code(because):
+                because, code = because.removesuffix(own), own.strip()
+        case WorkerFailed(rank=rank, exit_code=exit_code):
+            because, code = f"{names[rank]} {ended_text(exit_code)}", "[rank-lost]"
+        case HostLost(ranks=[rank, *_], reason=reason):
+            because, code = f"{names[rank]} {reason}", "[rank-lost]"
         case WorkerLeft(rank=rank):
-            return f"rank {rank} ended before it joined the group"
+            because, code = f"{names[rank]} ended before it joined the group", "[worker-left]"
+        case Hung(ranks=blamed, states=states):
+            shown = sorted(states, key=lambda state: state[0] not in blamed)[:_MAX_NAMED_RANKS]
+            where = "; ".join(f"rank {rank} {state}" for rank, state in sorted(shown))
+            more = f"; and {counted(len(states) - len(shown), 'rank')} more" if len(shown) < len(states) else ""
+            because, code = f"{_hung_text(cause)}. {where}{more}", "[hang]"
         case GroupNotFormed():
-            return "the group did not form"
-        case HostLost(host=host):
-            return f"host {host} is lost"
-        case Hung():
-            return "the job hung"
-        case Preemption():
-            return "the job was preempted"
-        case Interrupted(signal=number):
-            return f"the launcher received {number.name}"
+            because, code = cause_text(cause), "[start-timeout]"
+        case Preemption() | Interrupted():
+            because, code = cause_text(cause), "[stopped]"
+        case _:
+            because, code = cause_text(cause), "[rank-lost]"
+    because = because if because.endswith("...") else f"{because.removesuffix('.')}."
+    return f"was stopped, because {because} {again} {code}"
 
 
 def _cause_lines(cause: Cause, ends: Sequence[WorkerEnd], witnesses: Mapping[int, Witness]) -> list[str]:
@@ -207,7 +212,7 @@ def _cause_lines(cause: Cause, ends: Sequence[WorkerEnd], witnesses: Mapping[int
             return death_lines(f"rank {rank}", ends[rank], witnesses[rank], left)
         case RoleFailed(task=task, end=end, num_deaths=num_deaths):
             again = [f"paceline: {task} {loop_text(num_deaths)}, and the job ends. [crash-loop]"]
-            return [*death_lines(str(task), end, witnesses[end.rank]), *(again if num_deaths > 1 else [])]
+            return [*death_lines(str(task), end, witnesses[end.rank]), *(again if num_deaths >= MAX_DEATHS else [])]
         case WorkerLeft(rank=rank, waiting=waiting):
             return [
                 f"paceline: rank {rank} ({witnesses[rank].host}) ended with code 0 before it joined the group; "
@@ -239,10 +244,14 @@ def _hang_lines(cause: Hung, ends: Sequence[WorkerEnd]) -> list[str]:
         if end.injected_fault is not None
     }
     states = [f"paceline: rank {rank} {state}{injected.get(rank, '')}" for rank, state in cause.states]
-    where = "" if cause.step is None else f" after step {cause.step}"
-    blamed = f"the others wait for {ranks_text(cause.ranks)}" if cause.ranks else "no rank is known to be the cause"
     return [
         *states,
-        f"paceline: no step for {cause.timeout_seconds:g} s{where}; {blamed}. The stacks above show where each rank "
-        "was. If such pauses are normal, raise --hang-timeout. [hang]",
+        f"paceline: {_hung_text(cause)}. The stacks above show where each rank was. If such pauses are normal, raise "
+        "--hang-timeout. [hang]",
     ]
+
+
+def _hung_text(cause: Hung) -> str:
+    where = "" if cause.step is None else f" after step {cause.step}"
+    blamed = f"the others wait for {ranks_text(cause.ranks)}" if cause.ranks else "no rank is known to be the cause"
+    return f"no step for {cause.timeout_seconds:g} s{where}; {blamed}"

@@ -10,38 +10,67 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
+from msgspec import structs
+
+from paceline.cluster.launched import slot_holders
+from paceline.events.bus import Bus
+from paceline.events.head_events import (
+    GenerationBegan,
+    GenerationEnded,
+    HangFound,
+    HostJoined,
+    HostLost,
+    LastWorkBegan,
+    Notice,
+    PreemptionBegan,
+    RankEnded,
+    RanksWaiting,
+    StopBegan,
+    WorkerStarted,
+)
+from paceline.events.worker_events import OfRank
 from paceline.launcher.generations import report
 from paceline.launcher.generations.deaths import Witness, outlived_lines
-from paceline.launcher.generations.events import (
+from paceline.launcher.generations.decisions import (
     Action,
     Announce,
+    Cause,
     Done,
-    Event,
     Examine,
-    Exited,
-    HostGone,
-    KillAll,
-    Replace,
+    Input,
+    Outcome,
     Said,
     SignalReceived,
     TellDeath,
-    TellLeaving,
-    TellResumed,
-    TellWaiting,
     Terminate,
+    cause_text,
 )
 from paceline.launcher.generations.generation import Generation
-from paceline.launcher.generations.ledger import Ledger
-from paceline.launcher.generations.outcome import Outcome
-from paceline.launcher.output.screen import Screen, Stream
+from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.worker_output import WorkerOutput
-from paceline.launcher.workers.crew import Crew, CrewListener
-from paceline.rendezvous.agent_messages import Begin
-from paceline.rendezvous.channel import Message, Progress
-from paceline.rendezvous.pmi import Fence
+from paceline.launcher.workers.crew import Crew
+from paceline.rendezvous import agent_messages, pmi
+from paceline.rendezvous.agent_messages import (
+    Begin,
+    Complaint,
+    Examined,
+    Fence,
+    Garbled,
+    Interrupt,
+    Kill,
+    Order,
+    Release,
+    Replace,
+    Report,
+    Spoke,
+    Started,
+    WorkerEnded,
+    Wrote,
+)
+from paceline.rendezvous.channel import Failed, Message
 
 
-class Supervision(CrewListener):
+class Supervision:
     """Watches the workers of one generation until it is done.
 
     Args:
@@ -49,8 +78,8 @@ class Supervision(CrewListener):
         generation: Decides.
         crews: The hosts, each with its order; in rank order.
         outputs: By rank, as all that is said of a process; those outside of the world are numbered on behind the ranks.
-        screen: Where the launcher's words and the live line go.
-        ledger: Keeps account of steps and times.
+        screen: Shows the live line.
+        bus: Where events of workers, and of their processes, are emitted.
     """
 
     def __init__(
@@ -61,19 +90,30 @@ class Supervision(CrewListener):
         outputs: Mapping[int, WorkerOutput],
         *,
         screen: Screen,
-        ledger: Ledger,
+        bus: Bus,
     ) -> None:
         self._loop = loop
         self._generation = generation
         self._crews = crews
         self._crew_of = {one.rank: crew for crew, order in crews for one in order.identities}
-        self._auxiliaries = {one.rank: one.task for _, order in crews for one in order.identities if not one.in_world}
-        self._num_workers = len(self._crew_of) - len(self._auxiliaries)
+        identities = [one for _, order in crews for one in order.identities]
+        self._tasks = {one.rank: one.task for one in identities}
+        self._num_workers = sum(one.in_world for one in identities)
+        self._names = {
+            one.rank: f"rank {one.rank} ({crew.facts.hostname}, {order.cluster[one.task.type][one.task.index]})"
+            for crew, order in crews
+            for one in order.identities
+        }
+        self._cause: Cause | None = None
+        """Why the generation is being stopped."""
         self._outputs = outputs
         self._screen = screen
-        self._ledger = ledger
+        self._bus = bus
         self._pids: dict[int, int] = {}
-        self._fence = Fence(self._num_workers)
+        self._exceptions: dict[int, str] = {}
+        self._last_words: dict[int, tuple[str, ...]] = {}
+        """Of workers whose output is shown on their own hosts."""
+        self._barrier = pmi.Fence(self._num_workers)
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         self.told_by: signal.Signals | None = None
@@ -88,17 +128,24 @@ class Supervision(CrewListener):
         Raises:
             OSError: a worker of this host could not be started.
         """
+        number = self._crews[0][1].identities[0].generation
+        for crew, order in self._crews:
+            num_workers = len(slot_holders(order.identities))
+            self._bus.emit(HostJoined(crew.facts.hostname, number, num_workers))
+        self._bus.emit(GenerationBegan(number, self._num_workers))
         try:
             for crew, order in self._crews:
-                crew.begin(order, self)
-            return await self._outcome
+                crew.begin(order, self.hear)
+            outcome = await self._outcome
         finally:
             await asyncio.gather(*(crew.finish() for crew, _ in self._crews))
             if self._timer is not None:
                 self._timer.cancel()
             for output in self._outputs.values():
-                for stream in Stream:
-                    output.end(stream, time.monotonic())
+                output.end(time.monotonic())
+        reason, step = "" if outcome.cause is None else cause_text(outcome.cause), self._generation.step
+        self._bus.emit(GenerationEnded(number, step, outcome.exit_code, reason))
+        return outcome
 
     def witnesses(self) -> dict[int, Witness]:
         """What is known about each worker, for the report."""
@@ -106,7 +153,7 @@ class Supervision(CrewListener):
             rank: Witness(
                 host=crew.facts.hostname,
                 pid=self._pids.get(rank, 0),
-                last_words=self._outputs[rank].last_words or crew.last_words(rank),
+                last_words=self._outputs[rank].last_words or self._last_words.get(rank, ()),
             )
             for rank, crew in self._crew_of.items()
         }
@@ -116,63 +163,78 @@ class Supervision(CrewListener):
         self.told_by = self.told_by or number
         self._on(SignalReceived(number))
 
-    def interrupted(self, number: signal.Signals) -> None:
-        """See `CrewListener.interrupted`."""
-        self.told_by = self.told_by or number
-        self._on(SignalReceived(number, is_relayed=True))
+    def hear(self, report: Report | HostLost) -> None:
+        """A crew tells what has happened on its host."""
+        match report:
+            case Started():
+                self._started(report.rank, report.pid)
+            case Wrote():
+                self._wrote(report)
+            case Spoke():
+                self._said(report.rank, report.message)
+            case Garbled(rank=rank, fault=fault):
+                who = self._name(rank)
+                self._say(f"{who} sent its agent something else than a message, which is ignored: {fault}")
+            case Complaint(text=text):
+                self._say(text)
+            case Examined(rank=rank, state=state):
+                host = self._crew_of[rank].facts.hostname
+                self._say(f"{self._name(rank)} (pid {self._pids.get(rank, 0)} on {host}) {state}")
+            case Fence():
+                self._fenced(report)
+            case Interrupt(signal=number):
+                self.told_by = self.told_by or number
+                self._on(SignalReceived(number, is_relayed=True))
+            case HostLost() | WorkerEnded():
+                self._ended(report)
 
-    def started(self, rank: int, pid: int) -> None:
-        """See `CrewListener.started`."""
+    def _started(self, rank: int, pid: int) -> None:
+        host = self._crew_of[rank].facts.hostname
         if rank in self._pids:
-            self._say(f"{self._auxiliaries[rank]} runs again (pid {pid} on {self._crew_of[rank].facts.hostname})")
+            self._say(f"{self._tasks[rank]} runs again (pid {pid} on {host})")
         self._pids[rank] = pid
+        self._bus.emit(WorkerStarted(rank, host, pid, str(self._tasks[rank])))
 
-    def wrote(self, rank: int, stream: Stream, data: bytes) -> None:
-        """Passes output on."""
-        now = time.monotonic()
-        if data:
-            self._outputs[rank].feed(stream, data, now)
-        else:
-            self._outputs[rank].end(stream, now)
+    def _wrote(self, report: Wrote) -> None:
+        self._outputs[report.rank].feed(report.stream, report.data, time.monotonic())
         if self._screen.is_closed and not self._outcome.done():
             self._on(SignalReceived(signal.SIGPIPE))
         self._arm()
 
-    def said(self, rank: int, message: Message) -> None:
-        """Passes a message on."""
-        if isinstance(message, Progress) and rank < self._num_workers:
-            self._ledger.stepped(message.step, time.monotonic())
+    def _said(self, rank: int, message: Message) -> None:
+        if isinstance(message, OfRank):
+            # A process outside of the world takes itself for rank 0 of a world of its own.
+            self._bus.emit(message if message.rank == rank else structs.replace(message, rank=rank))
+        elif isinstance(message, Failed):
+            self._exceptions[rank] = message.first_line
         self._on(Said(rank, message))
 
-    def garbled(self, rank: int, fault: str) -> None:
-        """Tells the user; the job goes on."""
-        self._say(f"rank {rank} sent its agent something else than a message, which is ignored: {fault}")
-
-    def fenced(self, rank: int, keys: Mapping[str, str]) -> None:
+    def _fenced(self, report: Fence) -> None:
         """Collects MPI's keys, and hands all of them to all when the last rank has come."""
         try:
-            union = self._fence.arrive(rank, keys)
+            union = self._barrier.arrive(report.rank, report.keys)
         except ValueError as fault:
             self._say(f"MPI's key exchange is out of order: {fault}")
             return
         if union is not None:
-            for crew, _ in self._crews:
-                crew.release(union)
+            self._order(Release(union, is_last=True))
 
-    def examined(self, rank: int, state: str) -> None:
-        """Tells the user."""
-        host = self._crew_of[rank].facts.hostname
-        self._say(f"rank {rank} (pid {self._pids.get(rank, 0)} on {host}) {state}")
+    def _ended(self, report: WorkerEnded | HostLost) -> None:
+        if isinstance(report, WorkerEnded):
+            self._last_words[report.rank] = report.last_words
+            event: RankEnded | HostLost = RankEnded(
+                report.rank, report.exit_code, self._exceptions.pop(report.rank, "")
+            )
+        else:
+            event = report
+        self._bus.emit(event)
+        self._on(event)
 
-    def ended(self, rank: int, exit_code: int) -> None:
-        """Passes the end on."""
-        self._on(Exited(rank, exit_code))
+    def _order(self, order: Order) -> None:
+        for crew, _ in self._crews:
+            crew.obey(order)
 
-    def lost(self, ranks: Sequence[int], host: str, reason: str) -> None:
-        """Passes the loss of a host on."""
-        self._on(HostGone(tuple(ranks), host, reason))
-
-    def _on(self, event: Event) -> None:
+    def _on(self, event: Input) -> None:
         for action in self._generation.on(event, time.monotonic()):
             self._act(action)
         self._arm()
@@ -199,44 +261,37 @@ class Supervision(CrewListener):
 
     def _act(self, action: Action) -> None:
         match action:
-            case Examine(ranks=ranks):
-                self._screen.show_all()  # where all ranks hang in one place, too
+            case Announce() | Examine() | TellDeath():
                 self._tell(action)
-                for crew, _ in self._crews:
-                    crew.examine(ranks)
-            case Terminate(ranks=ranks):
-                for crew, _ in self._crews:
-                    crew.terminate(ranks)
+            case RanksWaiting() | PreemptionBegan() | LastWorkBegan():
+                self._bus.emit(action)
             case Replace(rank=rank):
-                self._crew_of[rank].replace(rank)
-            case TellDeath():
-                self._screen.say(outlived_lines(action, self.witnesses()[action.end.rank]))
-            case KillAll():
-                for crew, _ in self._crews:
-                    crew.kill()
+                self._crew_of[rank].obey(action)
             case Done(outcome=outcome):
                 if not self._outcome.done():
                     self._outcome.set_result(outcome)
-            case _:
-                self._tell(action)
+            case Terminate(ranks=ranks):
+                why = report.why_text(self._cause, self._names, takes_snapshots=self._generation.takes_snapshots)
+                self._order(agent_messages.Terminate(ranks, why))
+            case Kill():
+                self._order(action)
 
-    def _tell(self, action: Announce | TellWaiting | TellResumed | TellLeaving | Examine) -> None:
+    def _tell(self, action: Announce | Examine | TellDeath) -> None:
         match action:
             case Announce(cause=cause):
+                self._cause = cause
                 self._screen.show_all()
-                text = report.stopping_text(cause, self._num_workers)
-            case TellWaiting(waiting=waiting, missing=missing, seconds=seconds):
-                text = report.waiting_text(waiting, missing, seconds)
-            case TellResumed(resumed=resumed):
-                text = self._ledger.resumed(resumed, time.monotonic())
-            case TellLeaving():
-                text = (
-                    "told to stop: a last snapshot is written if the step ends in time; a second signal kills at once"
-                )
+                if (text := report.stopping_text(cause, self._num_workers)) is not None:
+                    self._bus.emit(StopBegan(text))
             case Examine(ranks=ranks, seconds=seconds):
-                text = f"no step for {seconds:.0f} s; the stacks of {report.ranks_text(ranks)}:"
-        if text is not None:
-            self._say(text)
+                self._screen.show_all()  # where all ranks hang in one place, too
+                self._bus.emit(HangFound(ranks, seconds))
+                self._order(agent_messages.Examine(ranks))
+            case TellDeath():
+                self._bus.emit(Notice(tuple(outlived_lines(action, self.witnesses()[action.end.rank]))))
+
+    def _name(self, rank: int) -> str:
+        return f"rank {rank}" if rank < self._num_workers else str(self._tasks[rank])
 
     def _say(self, text: str) -> None:
-        self._screen.say([f"paceline: {text}"])
+        self._bus.emit(Notice((f"paceline: {text}",)))

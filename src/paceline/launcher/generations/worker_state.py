@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from paceline.launcher.generations.outcome import WorkerEnd
-from paceline.rendezvous.channel import Failed, FaultInjected, KilledFromOutside, Stopped, Whereabouts
+from paceline.events.worker_events import FaultInjected
+from paceline.launcher.generations.decisions import WorkerEnd
+from paceline.rendezvous.channel import Failed, KilledFromOutside, Stopped, Whereabouts
 
 
 @dataclass(slots=True)

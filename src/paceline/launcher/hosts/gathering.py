@@ -28,7 +28,7 @@ class Member:
     """A host of the coming generation."""
 
     crew: Crew
-    num_ranks: int
+    num_workers: int
     interface: Interface
 
 

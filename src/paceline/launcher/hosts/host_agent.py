@@ -7,88 +7,85 @@ WAITING ──Begin──► RUNNING ──Finish──► WAITING ──Over─
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from paceline.errors import EXIT_UNAVAILABLE
-from paceline.launcher.blocking_work import in_background
-from paceline.launcher.existing_snapshots import newest_snapshot
-from paceline.launcher.generations import report
-from paceline.launcher.generations.outcome import exit_code_between
+from paceline.events.head_events import HostLost
+from paceline.launcher.event_loop import in_background
 from paceline.launcher.hosts.link import Link
-from paceline.launcher.hosts.probe import Probe
-from paceline.launcher.job import JobDescription
-from paceline.launcher.output.own_output import OwnOutput
-from paceline.launcher.output.screen import Stream
-from paceline.launcher.workers.crew import CrewListener
-from paceline.launcher.workers.guard_line import guarded
-from paceline.launcher.workers.job_processes import JobProcesses
-from paceline.launcher.workers.local_crew import LocalCrew
-from paceline.launcher.workers.looking import look_for
+from paceline.launcher.workers.address_check import Probe, look_for
+from paceline.launcher.workers.crew import Crew
 from paceline.rendezvous import channel
 from paceline.rendezvous.agent_messages import (
     Begin,
     Examine,
-    Examined,
-    Fence,
     FindSnapshot,
     Finish,
     Finished,
-    Garbled,
     HostFacts,
     Interrupt,
     Kill,
     Look,
     Message,
     Over,
+    Refused,
     Release,
     Replace,
+    Report,
     Seen,
     SnapshotFound,
     Spoke,
-    Started,
     Tell,
     Terminate,
     Unfit,
     WorkerEnded,
     Wrote,
 )
-from paceline.rendezvous.messages import Refused
+from paceline.rendezvous.listener import Listener
+
+if TYPE_CHECKING:
+    from paceline.launcher.output.worker_output import OwnOutput
+
+MakeCrew = Callable[[str, ExitStack], Crew]
+"""Makes a crew of the job's name and the lifetimes of what the crew needs."""
 
 
-class HostAgent(CrewListener):
+class HostAgent:
     """Serves one head until the job is over or the head is gone.
 
     Args:
         loop: The running event loop.
         link: To the head; the agent has not said yet who it is, or the head has not answered.
-        job: What this host's workers run.
         facts: Of this host.
-        own_output: Shows what the workers write; None: the head does.
+        make_crew: Makes the crew of this host when the first generation begins.
         probe: Answers those who look for this host; closed when its workers begin.
+        own_output: Shows what the workers write; None: somebody else does.
+        takes_snapshots: Whether the job does, as far as it is known: a script may keep some of its own accord.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         link: Link,
-        job: JobDescription,
         facts: HostFacts,
-        own_output: OwnOutput | None,
-        probe: Probe,
+        make_crew: MakeCrew,
+        probe: Probe | Listener,
+        own_output: "OwnOutput | None" = None,
+        takes_snapshots: bool = False,
     ) -> None:
         self._loop = loop
         self._link = link
-        self._job = job
         self._facts = facts
+        self._make_crew = make_crew
         self._own_output = own_output
         self._probe = probe
-        self._crew: LocalCrew | None = None
+        self._crew: Crew | None = None
         self._keys: dict[str, str] = {}
         """Those of a `Release` that has not come whole."""
         self._in_generation = False
-        self.takes_snapshots = job.options.snapshot_dir is not None
-        """As far as it is known: a script may keep some of its own accord."""
+        self.takes_snapshots = takes_snapshots
         self._lifetimes = ExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
         self._code: asyncio.Future[int] = loop.create_future()
@@ -103,7 +100,6 @@ class HostAgent(CrewListener):
         try:
             return await self._code
         finally:
-            self._probe.close()
             await self._end_crew()
             if self._crew is not None:
                 self._crew.close()
@@ -111,53 +107,38 @@ class HostAgent(CrewListener):
                 task.cancel()
             self._lifetimes.close()
 
+    def stop(self) -> None:
+        """This agent has nothing more to do, and its head knows all that it has to say."""
+        self._over(0)
+
     def interrupted(self, number: signal.Signals) -> None:
         """This agent was told to stop, so the head should stop the job."""
         self._link.send(Interrupt(number))
         if not self._in_generation:  # the head hears such a word only from within one
+            # Nobody tells this to an agent beside one attached worker, which starts without them.
+            from paceline.launcher.generations.decisions import exit_code_between
+            from paceline.launcher.generations.report import stopped_text
+
             if self._own_output is not None:
-                self._own_output.say([report.stopped_text(number)])
+                self._own_output.say([stopped_text(number)])
             self._over(exit_code_between(number, takes_snapshots=self.takes_snapshots))
 
-    def started(self, rank: int, pid: int) -> None:
-        """See `CrewListener.started`."""
-        self._link.send(Started(rank, pid))
-
-    def wrote(self, rank: int, stream: Stream, data: bytes) -> None:
-        """See `WorkerListener.wrote`."""
-        if self._own_output is not None:
-            self._own_output.feed(rank, stream, data, time.monotonic())
-            return
-        self._link.send(Wrote(rank, stream.value, data))
-        if self._link.is_congested and self._crew is not None:
+    def report(self, report: Report | HostLost) -> None:
+        """Passes on what the crew tells; what workers write is shown here where there is somebody to read it."""
+        match report:
+            case HostLost():
+                raise AssertionError(report)  # an agent is never lost to itself
+            case Wrote() if self._own_output is not None:
+                self._own_output.feed(report.rank, report.stream, report.data, time.monotonic())
+                return
+            case Spoke(message=channel.KeepsSnapshots()):
+                self.takes_snapshots = True
+            case WorkerEnded(rank=rank, exit_code=code) if self._own_output is not None:
+                report = WorkerEnded(rank, code, self._own_output.last_words(rank))
+        self._link.send(report)
+        if self._link.is_congested and isinstance(report, Wrote) and self._crew is not None:
             self._crew.hold_output(True)
             self._link.call_at_relief(self._release_output)
-
-    def said(self, rank: int, message: channel.Message) -> None:
-        """See `WorkerListener.said`."""
-        self.takes_snapshots = self.takes_snapshots or isinstance(message, channel.KeepsSnapshots)
-        self._link.send(Spoke(rank, message))
-
-    def garbled(self, rank: int, fault: str) -> None:
-        """See `WorkerListener.garbled`."""
-        self._link.send(Garbled(rank, fault[:1000]))
-
-    def fenced(self, rank: int, keys: Mapping[str, str]) -> None:
-        """See `CrewListener.fenced`."""
-        self._link.send(Fence(rank, dict(keys)))
-
-    def examined(self, rank: int, state: str) -> None:
-        """See `CrewListener.examined`."""
-        self._link.send(Examined(rank, state))
-
-    def ended(self, rank: int, exit_code: int) -> None:
-        """See `WorkerListener.ended`."""
-        words = self._own_output.last_words(rank) if self._own_output is not None else ()
-        self._link.send(WorkerEnded(rank, exit_code, words))
-
-    def lost(self, ranks: Sequence[int], host: str, reason: str) -> None:
-        """See `CrewListener.lost`: an agent is never lost to itself."""
-        raise AssertionError((ranks, host, reason))
 
     def hear(self, message: Message) -> None:
         """The head said something."""
@@ -168,9 +149,11 @@ class HostAgent(CrewListener):
                 self._keys |= keys
                 if is_last:
                     whole, self._keys = self._keys, {}
-                    self._crew.release(whole)
+                    self._crew.obey(Release(whole, is_last=True))
             case Replace() | Terminate() | Examine() | Kill() if self._crew is not None:
-                self._act(self._crew, message)
+                if self._own_output is not None and isinstance(message, Terminate | Examine):
+                    self._own_output.show_all()
+                self._crew.obey(message)
             case Finish():
                 self._do(self._finish())
             case FindSnapshot() | Look():
@@ -183,19 +166,6 @@ class HostAgent(CrewListener):
             case Over(exit_code=code):
                 self._over(code)
 
-    def _act(self, crew: LocalCrew, message: Replace | Terminate | Examine | Kill) -> None:
-        if self._own_output is not None and isinstance(message, Terminate | Examine):
-            self._own_output.show_all()
-        match message:
-            case Replace(rank=rank):
-                crew.replace(rank)
-            case Terminate(ranks=ranks):
-                crew.terminate(ranks)
-            case Examine(ranks=ranks):
-                crew.examine(ranks)
-            case Kill():
-                crew.kill()
-
     def _begin(self, order: Begin) -> None:
         self._probe.close()
         self._in_generation = True
@@ -207,18 +177,10 @@ class HostAgent(CrewListener):
     def _start(self, order: Begin) -> None:
         first = order.identities[0]
         if self._crew is None:
-            guard = self._lifetimes.enter_context(guarded(first.job_id))
-            self._crew = LocalCrew(
-                self._loop,
-                self._job,
-                self._facts,
-                processes=JobProcesses(first.job_id, guard.agent_id),
-                guard=guard,
-                complain=lambda line: self._link.send(Garbled(first.rank, line)),
-            )
+            self._crew = self._make_crew(first.job_id, self._lifetimes)
         if self._own_output is not None:
             self._own_output.begin(order.identities, self._facts.hostname)
-        self._crew.begin(order, self)
+        self._crew.begin(order, self.report)
 
     async def _finish(self) -> None:
         await self._end_crew()
@@ -234,6 +196,8 @@ class HostAgent(CrewListener):
     async def _answer(self, question: FindSnapshot | Look) -> None:
         match question:
             case FindSnapshot(directory=directory):
+                from paceline.launcher.existing_snapshots import newest_snapshot  # beside one attached: never asked
+
                 self._link.send(SnapshotFound(await in_background(lambda: newest_snapshot(directory))))
             case Look(hostname=hostname, pid=pid, addresses=addresses, key=key):
                 self._link.send(Seen(await look_for(hostname, pid, addresses, key)))
@@ -268,5 +232,5 @@ class HostAgent(CrewListener):
         """The head is gone; `reason` completes the sentence "host a …"."""
         self.lost_because = reason
         if self._crew is not None:
-            self._crew.kill()
+            self._crew.obey(Kill())
         self._over(EXIT_UNAVAILABLE)

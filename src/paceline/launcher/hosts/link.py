@@ -3,12 +3,17 @@
 carried by a TCP connection (each message under a seal) or by ssh's standard input and output
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 
-from paceline.rendezvous.agent_messages import Message, decode
-from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, SILENCE_LIMIT_SECONDS, Connection
-from paceline.rendezvous.loop import Callback, SocketLoop
-from paceline.rendezvous.messages import Heartbeat
+from paceline.rendezvous.agent_messages import Heartbeat, Message, decode
+from paceline.rendezvous.connection import (
+    HEARTBEAT_INTERVAL_SECONDS,
+    SILENCE_LIMIT_SECONDS,
+    Callback,
+    Connection,
+    finish_all,
+)
 
 OnMessage = Callable[[Message], None]
 OnLost = Callable[[str], None]
@@ -25,7 +30,10 @@ class Link:
     """
 
     def __init__(
-        self, loop: SocketLoop, connection: Connection, last_words: Callable[[str], str] = lambda _: ""
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: Connection,
+        last_words: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._loop = loop
         self._connection = connection
@@ -68,14 +76,12 @@ class Link:
 
     def close(self) -> None:
         """Ends the line once what was sent has arrived, within a second. Blocks."""
-        if self._open:
-            self._open = False
-            self._connection.finish(self._loop.now() + 1.0)
+        close_all([self])
 
     def show_life(self) -> None:
         """Gives a sign of life now, for an end whose event loop is held up: it cannot hear the other either."""
         if self._open:
-            self._connection.heard_at = self._loop.now()
+            self._connection.heard_at = self._loop.time()
             self._connection.send(Heartbeat())
 
     def fail(self, reason: str) -> None:
@@ -105,6 +111,14 @@ class Link:
         self._open = False
         self._lost_because = reason
         self._on_lost(reason)
+
+
+def close_all(links: Iterable[Link]) -> None:
+    """`Link.close` for several, within a second in all."""
+    still_open = [link for link in links if link._open]
+    for link in still_open:
+        link._open = False
+    finish_all([link._connection for link in still_open])
 
 
 def _ignore(_: object) -> None:

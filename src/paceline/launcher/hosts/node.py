@@ -11,22 +11,22 @@ import sys
 from contextlib import ExitStack
 
 from paceline.errors import EXIT_UNAVAILABLE
-from paceline.launcher.asyncio_loop import AsyncioLoop
+from paceline.launcher.event_loop import interrupts
 from paceline.launcher.generations import report
-from paceline.launcher.generations.outcome import exit_code_between
+from paceline.launcher.generations.decisions import exit_code_between
 from paceline.launcher.hosts.host_agent import HostAgent
-from paceline.launcher.hosts.installed import comparable_facts
+from paceline.launcher.hosts.host_facts import comparable_facts
 from paceline.launcher.hosts.interfaces import own_interfaces
 from paceline.launcher.hosts.link import Link
 from paceline.launcher.hosts.node_hosts import WAITING_INTERVAL_SECONDS
-from paceline.launcher.hosts.probe import Probe
-from paceline.launcher.interrupts import interrupts
+from paceline.launcher.hosts.ways import guarded_crew
 from paceline.launcher.job import JobDescription
 from paceline.launcher.other_hosts import Nodes
-from paceline.launcher.output.own_output import OwnOutput
 from paceline.launcher.output.screen import Screen
-from paceline.launcher.output.sink import StreamSink
+from paceline.launcher.output.text_stream import TextOutput
 from paceline.launcher.output.worker_logs import WorkerLogs
+from paceline.launcher.output.worker_output import OwnOutput
+from paceline.launcher.workers.address_check import Probe
 from paceline.rendezvous.agent_messages import Here
 from paceline.rendezvous.connection import Connection
 from paceline.rendezvous.dialing import OTHER_JOB, OTHER_PROGRAM, REFUSED, Reached, UnreachableError, dial
@@ -54,9 +54,9 @@ class Node:
     def __init__(self, job: JobDescription, nodes: Nodes) -> None:
         self._job = job
         self._nodes = nodes
-        stdout, stderr = (StreamSink(stream, job.environment, self._show_life) for stream in (sys.stdout, sys.stderr))
+        stdout, stderr = (TextOutput(stream, job.environment, self._show_life) for stream in (sys.stdout, sys.stderr))
         self._logs = WorkerLogs(job.options.log_dir)
-        self._screen = Screen(stdout, stderr, keep=self._logs.note)
+        self._screen = Screen(stdout, stderr)
         self._link: Link | None = None
         self._agent: HostAgent | None = None
         self._dialling: asyncio.Task[Reached] | None = None
@@ -78,7 +78,7 @@ class Node:
                     return EXIT_UNAVAILABLE
                 except asyncio.CancelledError:
                     assert self._signal is not None
-                    self._screen.say([report.stopped_text(self._signal)])
+                    self._tell(report.stopped_text(self._signal))
                     return exit_code_between(self._signal, takes_snapshots=self._takes_snapshots)
                 finally:
                     self._dialling = None
@@ -90,16 +90,17 @@ class Node:
         self, loop: asyncio.AbstractEventLoop, reached: Reached, own_output: OwnOutput
     ) -> tuple[int, bool]:
         """Serves one head; the exit code, and whether there may be another one."""
-        sockets = AsyncioLoop(loop)
-        link = self._link = Link(sockets, Connection(sockets, reached.connected, reached.splitter, reached.seal))
+        link = self._link = Link(loop, Connection(loop, reached.connected, reached.splitter, reached.seal))
         probe = Probe(loop, self._nodes.key)
         interfaces = own_interfaces(self._job.options.network_interface or "", reached.connected.getsockname()[0])
         facts = comparable_facts(self._job, interfaces, probe.port)
         probe.start()
-        agent = self._agent = HostAgent(loop, link, self._job, facts, own_output, probe)
+        crew = guarded_crew(loop, self._job, facts)
+        agent = self._agent = HostAgent(loop, link, facts, crew, probe, own_output, self._takes_snapshots)
         link.start(agent.hear, agent.lose)
         link.send(Here(facts))
         code = await agent.run()
+        probe.close()
         self._agent = None
         self._takes_snapshots = self._takes_snapshots or agent.takes_snapshots
         link.close()
@@ -165,7 +166,11 @@ class Node:
             self._dialling.cancel()
 
     def _say(self, text: str) -> None:
-        self._screen.say([f"paceline: {text}"])
+        self._tell(f"paceline: {text}")
+
+    def _tell(self, line: str) -> None:
+        self._screen.say([line])
+        self._logs.note([line])
 
 
 def run_node(job: JobDescription, nodes: Nodes) -> int:

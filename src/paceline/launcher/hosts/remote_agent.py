@@ -19,17 +19,16 @@ from msgspec.structs import replace
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
-from paceline.launcher.asyncio_loop import AsyncioLoop
-from paceline.launcher.blocking_work import Result, in_background
+from paceline.launcher.event_loop import Result, in_background, interrupts
 from paceline.launcher.existing_snapshots import kept_seed
 from paceline.launcher.hosts.host_agent import HostAgent
-from paceline.launcher.hosts.installed import comparable_facts
+from paceline.launcher.hosts.host_facts import comparable_facts
 from paceline.launcher.hosts.interfaces import address_of_ssh, own_interfaces
 from paceline.launcher.hosts.link import Link
-from paceline.launcher.hosts.probe import Probe
 from paceline.launcher.hosts.ssh_line import PREAMBLE
-from paceline.launcher.interrupts import interrupts
+from paceline.launcher.hosts.ways import guarded_crew
 from paceline.launcher.job import JobDescription, Program
+from paceline.launcher.workers.address_check import Probe
 from paceline.rendezvous.agent_messages import Assignment, Here, Message, Unfit
 from paceline.rendezvous.connection import Connection
 
@@ -39,8 +38,7 @@ _READ_BYTES = 1 << 16
 async def serve(connected: socket.socket) -> int:
     """Serves the head on `connected`; the job's exit code."""
     loop = asyncio.get_running_loop()
-    sockets = AsyncioLoop(loop)
-    link = Link(sockets, Connection(sockets, connected))
+    link = Link(loop, Connection(loop, connected))
     assigned: asyncio.Future[Assignment | None] = loop.create_future()
 
     def hear(message: Message) -> None:
@@ -66,10 +64,12 @@ async def serve(connected: socket.socket) -> int:
     except asyncio.CancelledError:  # the head is gone
         return EXIT_UNAVAILABLE
     probe.start()
-    agent = HostAgent(loop, link, job, facts, None, probe)
+    takes_snapshots = job.options.snapshot_dir is not None
+    agent = HostAgent(loop, link, facts, guarded_crew(loop, job, facts), probe, takes_snapshots=takes_snapshots)
     link.send(Here(facts))
     with interrupts(loop, agent.interrupted):
         code = await agent.run()
+    probe.close()
     link.close()
     return code
 

@@ -13,14 +13,13 @@ from pathlib import Path
 from paceline.cluster import environment
 from paceline.cluster.hosts import HostSlots, place_ranks
 from paceline.cluster.job_options import JobOptions
-from paceline.cluster.options import Use, rows, to_variables
+from paceline.cluster.options import Use, rows
 from paceline.errors import EXIT_CONFIGURATION, ConfigurationError
-from paceline.launcher.asyncio_loop import AsyncioLoop
 from paceline.launcher.hosts.gathering import Gathering, Member, NotGatheredError
+from paceline.launcher.hosts.host_facts import differences, mismatch_text
+from paceline.launcher.hosts.interfaces import reached_interfaces
 from paceline.launcher.hosts.link import Link
-from paceline.launcher.hosts.reachability import reached_interfaces
 from paceline.launcher.hosts.remote_crew import RemoteCrew
-from paceline.launcher.hosts.roll_call import differences, mismatch_text
 from paceline.launcher.hosts.ssh_line import (
     AgentProcess,
     NotStartedError,
@@ -58,7 +57,6 @@ _NOT_FORWARDED = frozenset(
         environment.AGENT_FD,
         environment.PMI_FD,
         environment.TOLD,
-        environment.SECRET_FILE,
         *(option.variable for option in rows(JobOptions)),  # hosts are told what the head has made of them
     }
 )
@@ -192,8 +190,7 @@ class SshHosts(Gathering):
         Raises:
             ConnectionError: the agent cannot take part; the message completes "host a …".
         """
-        sockets = AsyncioLoop(self._loop)
-        link = Link(sockets, Connection(sockets, agent.connected, agent.splitter), agent.last_words.after)
+        link = Link(self._loop, Connection(self._loop, agent.connected, agent.splitter), agent.last_words.after)
         answer: asyncio.Future[RemoteCrew] = self._loop.create_future()
 
         def hear(message: Message) -> None:
@@ -227,7 +224,7 @@ class SshHosts(Gathering):
             is_module=program.is_module,
             directory=working_directory(self._job.environment),
             environment=self._environment,
-            options=to_variables(self._job.options, Use.HOSTS, Use.WORKERS, Use.RANKS),
+            options=self._job.options.to_variables(Use.HOSTS, Use.WORKERS, Use.RANKS),
             key=self._key,
             roles=self._job.roles,
         )

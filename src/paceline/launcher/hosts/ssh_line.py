@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from paceline.errors import ConfigurationError
 from paceline.launcher.other_hosts import SshOptions
 from paceline.launcher.workers.guard_line import GuardLine
+from paceline.rendezvous.guard_words import WorkerEnded, WorkerStarted
 from paceline.wire.frames import FrameSplitter
 from paceline.wire.versions import VERSION, other_paceline
 
@@ -101,21 +102,21 @@ async def start_agent(command: list[str], python: str, seconds: float, guard: Gu
             f"cannot be reached: {command[0]!r} does not start ({fault.strerror}). Install it, or name another client "
             "with --ssh-command"
         ) from fault
-    guard.worker_started(process.pid)
+    guard.tell(WorkerStarted(process.pid))
     words = LastWords(process)
     try:
         async with asyncio.timeout(seconds):
             splitter = await _await_preamble(ours)
     except (OSError, TimeoutError) as fault:
         code = _end_process(process, 0.0 if isinstance(fault, TimeoutError) else _EXIT_SECONDS)
-        guard.worker_ended(process.pid)
+        guard.tell(WorkerEnded(process.pid))
         ours.close()
         if code is None:
             raise NotStartedError(f"did not answer within {seconds:g} s{words.after(': ')}") from fault
         raise NotStartedError(failure_text(code, words.lines(), python)) from fault
     except BaseException:  # the job was stopped meanwhile
         _end_process(process, 0.0)
-        guard.worker_ended(process.pid)
+        guard.tell(WorkerEnded(process.pid))
         ours.close()
         raise
     return AgentProcess(process, ours, splitter, words)
@@ -227,7 +228,7 @@ def is_this_host(host: str) -> bool:
 def end_agent(agent: AgentProcess, seconds: float, guard: GuardLine) -> None:
     """Waits for the end of ssh, whose agent was told that the job is over; kills it after `seconds`. Blocks."""
     _end_process(agent.process, seconds)
-    guard.worker_ended(agent.process.pid)
+    guard.tell(WorkerEnded(agent.process.pid))
 
 
 def read_ssh_command(text: str) -> tuple[str, ...]:

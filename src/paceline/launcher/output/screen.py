@@ -9,13 +9,91 @@ rewrite, so there an unfinished line is written as it stands, at most every `STA
 that work goes on. Times are arguments; the caller calls `tick` at `deadline`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+import re
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from paceline.launcher.output.folding import Folding
-from paceline.launcher.output.sink import Sink
-from paceline.launcher.output.styled_line import EMPTY_LINE, StyledLine
+from paceline.launcher.output.terminal_line import EMPTY_LINE, StyledLine
+from paceline.launcher.output.text_stream import TextOutput
+from paceline.rendezvous.agent_messages import Stream
+
+SAME_TIME_SECONDS = 60.0
+"""Ranks that import TensorFlow from a slow disk, or load data, are that far apart."""
+
+_MAX_KEPT = 10_000
+
+_STAMP = re.compile(
+    r"^([IWEF])\d{4} \d\d:\d\d:[\d.]+ +\d+ (?=[\w./-]+:\d+\])"  # absl's: level, time, thread, then file and line
+    r"|^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"  # TensorFlow's older one, and that of Python's logging
+)
+
+
+@dataclass(slots=True)
+class _Showings:
+    """Those of one line, numbered from 0 in the order on the screen."""
+
+    num_shown: int = 0
+    num_forgotten: int = 0
+    num_written: dict[int, int] = field(default_factory=dict)
+    """By rank, the number of the showing that stands for its next one."""
+
+
+class Folding:
+    """Which lines of several ranks on stderr are one and the same: shown once, when the first rank writes it. Pure.
+
+    All ranks run one script, so most of what they write there is N times the same: TensorFlow's start, warnings. Each
+    *showing* of a line stands for one line of each rank:
+
+        rank 1  hello            shown
+        rank 0  hello            the same showing
+        rank 0  hello            shown: rank 0 has written it twice
+        rank 1  hello            the second showing
+
+    So a line is on the screen as often as the rank that wrote it most often did, and no line is missing that one rank
+    alone wrote. Ranks write it at about the same time: one that comes much later has news to tell, and is shown.
+
+    Args:
+        num_ranks: How many there are.
+    """
+
+    def __init__(self, num_ranks: int) -> None:
+        self._num_ranks = num_ranks
+        self._showings: defaultdict[str, _Showings] = defaultdict(_Showings)
+        self._order: deque[tuple[str, float]] = deque()
+        """Line and time of each showing."""
+        self._is_off = False
+
+    def end(self) -> None:
+        """From now on every line of every rank counts: something has gone wrong, and who says what is the question."""
+        self._is_off = True
+
+    def is_new(self, rank: int, text: str, now: float) -> bool:
+        """Whether this line of `rank` is to be shown: no showing stands for it."""
+        if self._num_ranks <= 1 or self._is_off:
+            return True
+        self._forget(now)
+        key = _STAMP.sub(r"\1 ", text)
+        showings = self._showings[key]
+        number = max(showings.num_written.get(rank, 0), showings.num_forgotten)
+        showings.num_written[rank] = number + 1
+        if number < showings.num_shown:
+            return False
+        showings.num_shown += 1
+        self._order.append((key, now))
+        return True
+
+    def _forget(self, now: float) -> None:
+        while self._order:
+            key, shown_at = self._order[0]
+            if len(self._order) <= _MAX_KEPT and now - shown_at <= SAME_TIME_SECONDS:
+                return
+            self._order.popleft()
+            showings = self._showings[key]
+            showings.num_forgotten += 1
+            if showings.num_forgotten == showings.num_shown:
+                del self._showings[key]
+
 
 DRAW_INTERVAL_SECONDS = 0.05
 STATE_INTERVAL_SECONDS = 10.0
@@ -25,13 +103,6 @@ CHIEF = 0
 
 _PREFIX_COLOURS = ("36", "33", "35", "32", "34", "31")
 _ERASE = "\r\x1b[K"
-
-
-class Stream(Enum):
-    """Which of a worker's two streams."""
-
-    OUT = "stdout"
-    ERR = "stderr"
 
 
 @dataclass(slots=True)
@@ -51,17 +122,9 @@ class Screen:
         stdout: Where the workers' stdout goes.
         stderr: Where the workers' stderr and the launcher's own words go.
         names: See `name_ranks`.
-        keep: Called with the launcher's own words, too.
     """
 
-    def __init__(
-        self,
-        stdout: Sink,
-        stderr: Sink,
-        names: Mapping[int, str] | None = None,
-        keep: Callable[[Sequence[str]], None] | None = None,
-    ) -> None:
-        self._keep = keep
+    def __init__(self, stdout: TextOutput, stderr: TextOutput, names: Mapping[int, str] | None = None) -> None:
         self._sinks = {Stream.OUT: stdout, Stream.ERR: stderr}
         self._names: Mapping[int, str] = {}
         self._width = 1
@@ -98,15 +161,13 @@ class Screen:
             self._follow(stream, current, bool(lines), now)
 
     def show_all(self) -> None:
-        """From now on every line of every rank, also what others have written, too (`folding.py`)."""
+        """From now on every line of every rank, also what others have written, too (`Folding`)."""
         for folding in self._foldings.values():
             folding.end()
 
     def say(self, lines: Sequence[str]) -> None:
         """The launcher's own words."""
         self._write(self._sinks[Stream.ERR], "".join(f"{line}\n" for line in lines))
-        if self._keep is not None:
-            self._keep(lines)
 
     def tick(self, now: float) -> None:
         """Shows what has become due."""
@@ -162,7 +223,7 @@ class Screen:
             self._sinks[self._drawn].write(_ERASE)
             self._drawn = None
 
-    def _write(self, sink: Sink, text: str) -> None:
+    def _write(self, sink: TextOutput, text: str) -> None:
         """Writes whole lines, above the live line if both are on a terminal."""
         if not text:
             return
@@ -177,7 +238,7 @@ class Screen:
         sink.write(text)
         live_sink.write(live_text)
 
-    def _prefixed(self, rank: int, line: StyledLine, sink: Sink) -> str:
+    def _prefixed(self, rank: int, line: StyledLine, sink: TextOutput) -> str:
         prefix = f"[{self._names[rank]:>{self._width}}]"
         if not sink.is_coloured:
             return f"{prefix} {line.plain}"

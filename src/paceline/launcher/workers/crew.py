@@ -1,40 +1,24 @@
 """The interface by which the head controls the workers of one host, this host or another one.
 
-head: Supervision ── begin, release, terminate, kill, finish ──► Crew ──► workers of a host
-                  ◄── started, wrote, said, fenced, ended, lost ──┘
+head: Supervision ── begin, orders, finish ──► Crew ──► workers of a host
+                  ◄──────── reports ──────────┘
 """
 
-import signal
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from paceline.cluster.spec import Address
-from paceline.launcher.workers.worker_process import WorkerListener
-from paceline.rendezvous.agent_messages import Begin, HostFacts
+from paceline.events.head_events import HostLost
+from paceline.rendezvous.agent_messages import Begin, HostFacts, Order, Report
 
+UNSEEN_EXIT = 256
+"""In place of an exit code: how a process ended that is no child of its agent, and said nothing. None exits with it."""
 
-class CrewListener(WorkerListener):
-    """Who is told what the crews of a generation do; called in the event loop's thread."""
+START_AGAIN = "Start all ranks again with the same commands."
+"""What the user of workers that were started by hand is told to do."""
 
-    @abstractmethod
-    def started(self, rank: int, pid: int) -> None:
-        """The process of `rank` runs, for the first time or again."""
-
-    @abstractmethod
-    def fenced(self, rank: int, keys: Mapping[str, str]) -> None:
-        """The rank entered a barrier of MPI's key exchange with these keys; `Crew.release` lets it out."""
-
-    @abstractmethod
-    def examined(self, rank: int, state: str) -> None:
-        """What the kernel says of the rank's process, after `Crew.examine`."""
-
-    @abstractmethod
-    def lost(self, ranks: Sequence[int], host: str, reason: str) -> None:
-        """The host is gone, and with it its ranks; `reason` completes the sentence "host a …"."""
-
-    @abstractmethod
-    def interrupted(self, number: signal.Signals) -> None:
-        """Somebody told the agent of a host to stop."""
+CrewListener = Callable[[Report | HostLost], None]
+"""Who is told what the crews of a generation do; called in the event loop's thread."""
 
 
 class Crew(ABC):
@@ -50,28 +34,12 @@ class Crew(ABC):
         """Starts the processes of a generation; the one before must be finished.
 
         Raises:
-            OSError: this host cannot start them. (Another host would be `lost`.)
+            OSError: this host cannot start them. (Another host would be lost.)
         """
 
     @abstractmethod
-    def replace(self, rank: int) -> None:
-        """Starts a process of this crew again that has ended; nothing is left of the one before."""
-
-    @abstractmethod
-    def release(self, keys: Mapping[str, str]) -> None:
-        """All ranks of the job have entered the barrier, with these keys in total."""
-
-    @abstractmethod
-    def terminate(self, ranks: Sequence[int]) -> None:
-        """SIGTERM to those of `ranks` that are of this crew."""
-
-    @abstractmethod
-    def examine(self, ranks: Sequence[int]) -> None:
-        """Has those of `ranks` that are of this crew write their Python stacks to stderr, and tells their states."""
-
-    @abstractmethod
-    def kill(self) -> None:
-        """SIGKILL to every process of the generation, also those that scripts started."""
+    def obey(self, order: Order) -> None:
+        """Carries out an order, as far as it concerns workers of this crew: an order to all is given to every crew."""
 
     @abstractmethod
     async def finish(self) -> None:
@@ -80,24 +48,35 @@ class Crew(ABC):
     @property
     @abstractmethod
     def shows_own_output(self) -> bool:
-        """Whether its host shows and keeps what its workers write; then `CrewListener.wrote` is not called."""
+        """Whether its host shows and keeps what its workers write; then there are no reports of what they wrote."""
+
+    def hold_output(self, held: bool) -> None:
+        """Stops reading what workers write (they wait when their pipes are full), or goes on. Nothing where nobody
+        here reads it.
+        """
+        del held
 
     @abstractmethod
-    def last_words(self, rank: int) -> tuple[str, ...]:
-        """The last lines of stderr of a rank whose output is shown on its own host; else empty."""
+    def close(self) -> None:
+        """The job has ended."""
 
-    @abstractmethod
     async def newest_snapshot(self, directory: str) -> str:
         """The name of the newest snapshot in `directory` that this host can read; empty: it can read none.
 
         Raises:
-            ConnectionError: this host is gone.
+            ConnectionError: this host is gone, or is none to be asked.
         """
+        raise ConnectionError(directory)
 
-    @abstractmethod
     async def look(self, target: HostFacts, addresses: Sequence[Address], key: bytes) -> tuple[str, ...]:
         """Has this host try to reach `target` at `addresses`; by address why not, empty where it did.
 
         Raises:
-            ConnectionError: this host is gone.
+            ConnectionError: this host is gone, or is none to be asked.
         """
+        raise ConnectionError(target.hostname, addresses, key)
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, and without what moves a terminal's cursor: some of it came over the network."""
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -31,7 +31,7 @@ def main() -> None:
     """
     if sys.argv[1:] == [ORPHAN] and os.fork() != 0:
         vanish(0)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     lines = sys.stdin.buffer.readlines()
     if lines and lines[-1] != _BYE:  # none: the agent was gone before it had started anything
@@ -39,8 +39,7 @@ def main() -> None:
 
 
 def _end_job(lines: list[bytes]) -> None:
-    from paceline.launcher.workers.job_processes import JobProcesses
-    from paceline.launcher.workers.teardown import Teardown
+    from paceline.launcher.workers.teardown import JobProcesses, Teardown
     from paceline.rendezvous.guard_words import Appointed, GenerationBegins, WorkerEnded, WorkerStarted, decode
 
     appointed, *words = map(decode, lines)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from paceline.cluster import environment
-from paceline.rendezvous.guard_words import Appointed, Bye, GenerationBegins, Word, WorkerEnded, WorkerStarted
+from paceline.rendezvous.guard_words import Appointed, Bye, Word
 from paceline.wire.frames import line
 
 
@@ -24,28 +24,9 @@ class GuardLine:
         self.agent_id = os.urandom(8).hex()
         """What marks the processes that it ends."""
 
-    def appoint(self, job_id: str) -> None:
-        """See `Appointed`."""
-        self._send(Appointed(job_id, self.agent_id))
-
-    def generation_begins(self, generation: int) -> None:
-        """See `GenerationBegins`."""
-        self._send(GenerationBegins(generation))
-
-    def worker_started(self, pid: int) -> None:
-        """See `WorkerStarted`."""
-        self._send(WorkerStarted(pid))
-
-    def worker_ended(self, pid: int) -> None:
-        """See `WorkerEnded`."""
-        self._send(WorkerEnded(pid))
-
-    def say_bye(self) -> None:
-        """See `Bye`."""
-        self._send(Bye())
-
-    def _send(self, word: Word) -> None:
-        with contextlib.suppress(OSError):  # a guard that was killed is no reason to stop the job
+    def tell(self, word: Word) -> None:
+        """Sends a word; a guard that was killed is no reason to stop the job."""
+        with contextlib.suppress(OSError):
             os.write(self._descriptor, line(word))
 
 
@@ -67,10 +48,10 @@ def guarded(job_id: str) -> Iterator[GuardLine]:
     )
     assert process.stdin is not None
     guard = GuardLine(process.stdin.fileno())
-    guard.appoint(job_id)
+    guard.tell(Appointed(job_id, guard.agent_id))
     try:
         yield guard
-        guard.say_bye()
+        guard.tell(Bye())
     finally:
         process.stdin.close()
         process.wait()

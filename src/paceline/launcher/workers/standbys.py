@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from paceline.cluster import environment
 from paceline.launcher.workers.guard_line import GuardLine
 from paceline.launcher.workers.worker_process import SpawnedWorker, WorkerProcess, spawn_worker
+from paceline.rendezvous.guard_words import WorkerEnded, WorkerStarted
 from paceline.wire.frames import line
 
 _UNTIL_CALLED = (
@@ -47,7 +48,7 @@ class Standbys:
             except OSError:
                 return  # without a standby the next start is only slower
             self._waiting.append(spawned)
-            self._guard.worker_started(spawned.process.pid)
+            self._guard.tell(WorkerStarted(spawned.process.pid))
 
     def call(self, rank: int, variables: Mapping[str, str]) -> WorkerProcess | None:
         """A standby that becomes the worker of `rank` with `variables`; None: there is none that lives."""
@@ -70,4 +71,4 @@ class Standbys:
         spawned.process.kill()
         spawned.process.wait()
         spawned.close()
-        self._guard.worker_ended(spawned.process.pid)
+        self._guard.tell(WorkerEnded(spawned.process.pid))

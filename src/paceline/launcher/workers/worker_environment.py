@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from paceline.cluster import environment
+from paceline.cluster import environment, job_options
 from paceline.cluster.communication import Communication
 from paceline.cluster.job_directory import job_directory
 from paceline.cluster.job_options import JobOptions
-from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.launched import WorkerIdentity, slot_holders
 from paceline.cluster.options import Use, rows
-from paceline.cluster.spec import ClusterSpec
+from paceline.cluster.spec import EVALUATOR, ClusterSpec
 from paceline.launcher.workers.host_resources import CoreShare
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -31,7 +31,10 @@ _OF_OTHER_LAUNCHERS = {
 
 _OF_OPTIONS = frozenset(option.variable for option in rows(JobOptions))
 _OF_RANKS = (*_OF_OTHER_LAUNCHERS, *(option.variable for option in rows(JobOptions) if option.use is Use.RANKS))
-"""What holds for ranks only. A `fit` in an evaluator would take the snapshots of the workers for its own."""
+"""What holds for ranks only."""
+
+_FOLLOWED = next(option.variable for option in rows(JobOptions) if option.attribute == "snapshot_dir")
+"""Where an evaluator finds the snapshots of the ranks; it takes none."""
 
 _HASH_SEEDS = 2**32
 _MIG = "MIG-"
@@ -62,28 +65,29 @@ def plan_workers(
 ) -> tuple[WorkerPlan, ...]:
     """Gives each of an agent's workers its cores (`shares`, in order) and its GPU; too few GPUs are shared in turn.
 
-    Processes outside of the world get neither cores of their own nor a GPU, of which TensorFlow would take all memory.
+    Only those that a host's slots are for get cores and a GPU: ranks, or the workers beside parameter servers. Their
+    chief and the servers work while workers wait for them, and on all cores; of a GPU TensorFlow would take all memory.
 
     Args:
-        identities: The processes of this agent, its ranks first.
-        shares: By rank; None: not bound.
+        identities: The processes of this agent.
+        shares: By slot; None: not bound.
         gpus: Those that this agent sees.
         gpus_are_given: Whether they were given to this agent, as a scheduler does. Then other agents of this machine
             have GPUs of their own, by the same names perhaps; else all agents share the machine's.
         net_devices: For MPI; empty: it chooses.
     """
-    num_ranks = sum(identity.in_world for identity in identities)
+    holders = slot_holders(identities)
     return tuple(
         WorkerPlan(
             identity=identity,
-            cores=shares[number] if shares is not None else None,
+            cores=shares[holders.index(identity)] if shares is not None else None,
             gpu=gpus[identity.local_rank % len(gpus)] if gpus else None,
-            gpu_is_shared=_are_shared(gpus, num_ranks if gpus_are_given else identity.local_world_size),
+            gpu_is_shared=_are_shared(gpus, len(holders) if gpus_are_given else identity.local_world_size),
             net_devices=net_devices,
         )
-        if identity.in_world
+        if identity in holders
         else WorkerPlan(identity, cores=None, gpu="" if gpus else None)
-        for number, identity in enumerate(identities)
+        for identity in identities
     )
 
 
@@ -119,8 +123,12 @@ def worker_environment(
         "PYTHONUNBUFFERED": "1",  # else the last lines of a worker that is killed are lost
     }
     if not plan.identity.in_world:
+        kept = _FOLLOWED if plan.identity.task.type == EVALUATOR else None
         for name in _OF_RANKS:
-            variables.pop(name, None)
+            if name != kept:
+                variables.pop(name, None)
+    if plan.identity.serves:
+        variables.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # no word of each connection, which no user has asked for
     # Sets of strings are listed in the order of their hashes: `list(set(labels))` must be the same on all ranks.
     variables.setdefault("PYTHONHASHSEED", str(plan.identity.seed % _HASH_SEEDS))
     variables.pop(environment.CPUS, None)  # a launcher inside a worker of another job
@@ -132,7 +140,7 @@ def worker_environment(
         variables[CUDA_VISIBLE_DEVICES] = plan.gpu
     if plan.net_devices:
         variables.setdefault(UCX_NET_DEVICES, plan.net_devices)
-    variables[environment.TOLD] = json.dumps({name: variables[name] for name in sorted(_OF_OPTIONS & variables.keys())})
     if plan.gpu_is_shared:  # NCCL refuses two ranks on one GPU, and by itself also on two instances of one
-        variables.setdefault(environment.COMMUNICATION, Communication.MPI.value)
+        variables.setdefault(job_options.COMMUNICATION, Communication.MPI.value)
+    variables[environment.TOLD] = json.dumps({name: variables[name] for name in sorted(_OF_OPTIONS & variables.keys())})
     return variables

@@ -17,41 +17,21 @@ import signal
 import socket
 import subprocess
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import environment
-from paceline.cluster.signals import STACKS_SIGNAL
-from paceline.launcher.output.screen import Stream
+from paceline.cluster.launched import STACKS_SIGNAL
+from paceline.launcher.workers.crew import CrewListener
 from paceline.launcher.workers.process_state import has_not_ended
-from paceline.rendezvous.channel import QUESTION, Message, decode
+from paceline.rendezvous.agent_messages import Garbled, Spoke, Stream, WorkerEnded, Wrote
+from paceline.rendezvous.channel import QUESTION, decode
 from paceline.wire.codec import GarbledError
 from paceline.wire.frames import LineSplitter
 
 _READ_BYTES = 1 << 16
 _MAX_READS_AFTER_END = 64
 """A forked child that keeps writing must not keep the end of its worker from being noticed."""
-
-
-class WorkerListener(ABC):
-    """Who is told what a worker does; called in the event loop's thread."""
-
-    @abstractmethod
-    def wrote(self, rank: int, stream: Stream, data: bytes) -> None:
-        """The worker, or a process it started, wrote; no `data`: the stream has ended."""
-
-    @abstractmethod
-    def said(self, rank: int, message: Message) -> None:
-        """The worker sent a message."""
-
-    @abstractmethod
-    def garbled(self, rank: int, fault: str) -> None:
-        """The worker sent something that is no message."""
-
-    @abstractmethod
-    def ended(self, rank: int, exit_code: int) -> None:
-        """The process has ended; as `subprocess` tells it, below 0 for a signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +84,7 @@ class WorkerProcess:
         return not self._pipes
 
     def attach(
-        self, loop: asyncio.AbstractEventLoop, listener: WorkerListener, on_end: Callable[[], None] = lambda: None
+        self, loop: asyncio.AbstractEventLoop, listener: CrewListener, on_end: Callable[[], None] = lambda: None
     ) -> None:
         """Begins to tell `listener` what happens; `on_end` is called when the process has ended, listened to or not."""
         assert self._messages is not None
@@ -113,10 +93,8 @@ class WorkerProcess:
         for stream, pipe in self._pipes.items():
             os.set_blocking(pipe.fileno(), False)
             loop.add_reader(pipe, self._read, stream, loop, listener)
-        waiter = threading.Thread(
-            target=self._await_end, args=(loop, listener, on_end), name=f"rank {self.rank} waits", daemon=True
-        )
-        waiter.start()
+        arguments, name = (loop, listener, on_end), f"waits for process {self.pid}"
+        threading.Thread(target=self._await_end, args=arguments, name=name, daemon=True).start()
 
     def detach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Stops listening and closes what is open. A process that outlives SIGKILL ends unheard."""
@@ -134,14 +112,14 @@ class WorkerProcess:
         if has_not_ended(self.pid):
             self._sent.add(number)
 
-    def terminate(self) -> None:
-        """Sends SIGTERM to the worker's own process; nothing if it has ended."""
-        self.about_to_send(signal.SIGTERM)
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the worker's own process; nothing if it has ended."""
+        self.about_to_send(number)
         with contextlib.suppress(OSError):
-            self._process.terminate()
+            self._process.send_signal(number)
 
     def ask_for_stacks(self) -> None:
-        """Has the worker write the stacks of all its threads to stderr (``observe/stacks.py``)."""
+        """Has the worker write the stacks of all its threads to stderr (``observe/failure.py``)."""
         with contextlib.suppress(OSError):
             self._process.send_signal(STACKS_SIGNAL)
 
@@ -151,7 +129,7 @@ class WorkerProcess:
             with contextlib.suppress(OSError):
                 self._messages.send(QUESTION)
 
-    def hold_output(self, held: bool, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> None:
+    def hold_output(self, held: bool, loop: asyncio.AbstractEventLoop, listener: CrewListener) -> None:
         """Stops reading what the worker writes, or goes on with it."""
         for stream, pipe in self._pipes.items():
             if held:
@@ -159,13 +137,13 @@ class WorkerProcess:
             else:
                 loop.add_reader(pipe, self._read, stream, loop, listener)
 
-    def _await_end(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener, on_end: Callable[[], None]) -> None:
+    def _await_end(self, loop: asyncio.AbstractEventLoop, listener: CrewListener, on_end: Callable[[], None]) -> None:
         code = self._process.wait()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
             loop.call_soon_threadsafe(self._end, code, loop, listener, on_end)
 
     def _end(
-        self, code: int, loop: asyncio.AbstractEventLoop, listener: WorkerListener, on_end: Callable[[], None]
+        self, code: int, loop: asyncio.AbstractEventLoop, listener: CrewListener, on_end: Callable[[], None]
     ) -> None:
         on_end()
         if self._detached:  # its rank may be another process's by now
@@ -176,9 +154,9 @@ class WorkerProcess:
             for _ in range(_MAX_READS_AFTER_END):
                 if not self._read(stream, loop, listener):
                     break
-        listener.ended(self.rank, code)
+        listener(WorkerEnded(self.rank, code))
 
-    def _read(self, stream: Stream, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> bool:
+    def _read(self, stream: Stream, loop: asyncio.AbstractEventLoop, listener: CrewListener) -> bool:
         """Reads once; whether there may be more."""
         if stream not in self._pipes:
             return False
@@ -190,10 +168,10 @@ class WorkerProcess:
             data = b""
         if not data:
             self._close_pipe(stream, loop)
-        listener.wrote(self.rank, stream, data)
+        listener(Wrote(self.rank, stream, data))
         return bool(data)
 
-    def _hear(self, loop: asyncio.AbstractEventLoop, listener: WorkerListener) -> bool:
+    def _hear(self, loop: asyncio.AbstractEventLoop, listener: CrewListener) -> bool:
         """Reads messages once; whether there may be more."""
         if self._messages is None:
             return False
@@ -210,16 +188,16 @@ class WorkerProcess:
             for line in self._lines.feed(data):
                 self._tell(line, listener)
         except GarbledError as fault:
-            listener.garbled(self.rank, str(fault))
+            listener(Garbled(self.rank, str(fault)[:1000]))
         return True
 
-    def _tell(self, line: bytes, listener: WorkerListener) -> None:
+    def _tell(self, line: bytes, listener: CrewListener) -> None:
         try:
             message = decode(line)
         except GarbledError as fault:
-            listener.garbled(self.rank, str(fault))
+            listener(Garbled(self.rank, str(fault)[:1000]))
         else:
-            listener.said(self.rank, message)
+            listener(Spoke(self.rank, message))
 
     def _close_pipe(self, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
         pipe = self._pipes.pop(stream)

@@ -1,0 +1,172 @@
+"""``paceline plan``: how a model would be trained as a pipeline. Nothing is trained.
+
+The model is measured in a process of its own, with the cores of one worker; everything else follows from the profile.
+Loads neither TensorFlow nor NumPy.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.cli.parameters import refuse, require_linux
+from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED
+
+if TYPE_CHECKING:
+    from paceline.plan.profile import Profile
+    from paceline.plan.schedules import Schedule
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE:NAME",
+        help="A Python file, and in it a Keras model, or a function without arguments that returns one.",
+        show_default=False,
+    ),
+]
+Stages = Annotated[int, typer.Option(metavar="N", min=1, help="Places in the pipeline.", show_default=False)]
+MicroBatches = Annotated[int, typer.Option(metavar="N", min=1, help="Parts of a batch.", show_default=False)]
+Batch = Annotated[int, typer.Option(metavar="ROWS", min=1, help="Rows of a global batch.", show_default=False)]
+Replicas = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=1, help="Workers of each stage, which share the rows. Default: 1.", show_default=False
+    ),
+]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(metavar="BYTES", help="The most that a worker may hold, e.g. 2GB or 512MiB.", show_default=False),
+]
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES", help="Bytes per second between two workers, e.g. 1GB. Default: no limit.", show_default=False
+    ),
+]
+Schedules = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Only this schedule; may be repeated. Default: all.", show_default=False),
+]
+Recompute = Annotated[bool, typer.Option("--recompute", help="Stages stash their inputs only, and compute again.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Also write the tables and the chart to this file: .svg or .html.", show_default=False
+    ),
+]
+
+
+def plan(
+    model: Model,
+    stages: Stages,
+    micro_batches: MicroBatches,
+    batch: Batch,
+    replicas: Replicas = 1,
+    memory_limit: MemoryLimit = None,
+    bandwidth: Bandwidth = None,
+    schedule: Schedules = None,
+    recompute: Recompute = False,
+    as_json: Json = False,
+    plot: Plot = None,
+) -> None:
+    """Show how a model would train as a pipeline: costs of layers, the split, step and memory of each schedule.
+
+    The layers are measured on this host, each with random rows, on the cores that a worker would have. Nothing is
+    trained.
+
+    \b
+    Examples:
+      paceline plan model.py:build_model --stages 4 --micro-batches 8 --batch 128
+      paceline plan model.py:build_model --stages 2 --micro-batches 8 --batch 64 --memory-limit 2GB --schedule 1f1b
+      paceline plan model.py:model --stages 2 --micro-batches 4 --batch 32 --replicas 2 --json
+    """
+    require_linux()
+    from paceline.plan.comparison import Pipeline, compare
+    from paceline.plan.costs import Link
+
+    chosen = _schedules(schedule)
+    path = Path(model.rpartition(":")[0])
+    if path.suffix != ".py" or not path.is_file() or not model.rpartition(":")[2].isidentifier():
+        refuse(
+            f"FILE:NAME: received {model!r}; expected a Python file and a name in it, e.g. "
+            "model.py:build_model [option]"
+        )
+    if plot is not None and plot.suffix not in (".svg", ".html"):
+        refuse(f"--plot: received {str(plot)!r}; expected a name that ends in .svg or .html [option]")
+    limit = _bytes("--memory-limit", memory_limit)
+    link = Link(bytes_per_second=_bytes("--bandwidth", bandwidth))
+    if micro_batches > batch:
+        _end(
+            f"a batch of {batch} rows cannot be cut into {micro_batches} micro-batches: ask for at most {batch}, or "
+            "enlarge the batch. [pipeline]"
+        )
+    profile = _measured(model, -(-batch // micro_batches), stages * replicas)
+    pipeline = Pipeline(profile, stages, micro_batches, replicas, link, limit, recompute)
+    comparison = compare(pipeline, chosen)
+    if as_json:
+        from paceline.cli.plan_document import document
+
+        typer.echo(json.dumps({"model": model, "batch": batch, **document(pipeline, comparison)}, indent=2))
+    if not as_json or plot is not None:
+        from paceline.cli.plan_tables import export_comparison, print_comparison  # rich, which help does not need
+
+        if not as_json:
+            print_comparison(pipeline, comparison)
+        if plot is not None:
+            export_comparison(pipeline, comparison, plot)
+    if not comparison.predictions:
+        reasons = "" if not as_json else ": " + "; ".join(f"{name}: {why}" for name, why in comparison.refusals.items())
+        _end(f"no schedule can be used{reasons} [pipeline]")
+
+
+def _schedules(names: list[str] | None) -> "list[Schedule]":
+    from paceline.plan.schedules import NAMES, schedule_named
+
+    try:
+        return [schedule_named(name) for name in names or NAMES]
+    except ValueError as fault:
+        refuse(f"--schedule: {str(fault).removesuffix(' [pipeline]')} [option]")
+
+
+def _bytes(option: str, text: str | None) -> float:
+    from paceline.plan.byte_text import num_bytes
+
+    if text is None:
+        return math.inf
+    try:
+        return num_bytes(text)
+    except ValueError as fault:
+        refuse(f"{option}: {str(fault).removesuffix(' [argument]')} [option]")
+
+
+def _measured(model: str, rows: int, num_workers: int) -> "Profile":
+    """The model's profile, from a process of its own, which says itself what is wrong with the model."""
+    from paceline.cluster import environment
+    from paceline.launcher.workers.host_resources import core_quota, share_cores, usable_cores
+    from paceline.plan.profile import Profile
+    from paceline.wire.codec import Decoder
+
+    cores = share_cores(usable_cores(), num_workers, core_quota())[0].cores
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, environment.CPUS: ",".join(map(str, cores))}
+    with tempfile.TemporaryDirectory(prefix="paceline-plan-") as folder:
+        result = Path(folder, "profile.json")
+        program = [sys.executable, "-P", "-m", "paceline.bootstrap.profiling", model, str(rows), str(result)]
+        exit_code = subprocess.run(program, env=variables, check=False).returncode
+        if exit_code == EXIT_CONFIGURATION:
+            raise typer.Exit(EXIT_CONFIGURATION)
+        if exit_code or not result.exists():
+            typer.echo(f"paceline: {model} failed with exit code {exit_code}, as above. [plan-model]", err=True)
+            raise typer.Exit(EXIT_FAILED)
+        return Decoder[Profile](Profile)(result.read_bytes())
+
+
+def _end(message: str) -> None:
+    typer.echo(f"paceline: {message}", err=True)
+    raise typer.Exit(EXIT_CONFIGURATION)

@@ -1,0 +1,50 @@
+"""WHAT happened: typed events, the bus that carries them, and `subscribe` for sinks of the user's own.
+
+paceline.events.subscribe(sink)      # a function that takes an event; see docs/events.md
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from paceline.events.worker_events import (
+    BatchDone,
+    EpochBegan,
+    EpochEnded,
+    Event,
+    FaultInjected,
+    FitBegan,
+    FitEnded,
+    Preempted,
+    SnapshotFailed,
+    SnapshotTaken,
+    StepDone,
+    TraceBegan,
+    TrainingResumed,
+)
+
+if TYPE_CHECKING:
+    from paceline.events.bus import subscribe as subscribe
+
+__all__ = [
+    "BatchDone",
+    "EpochBegan",
+    "EpochEnded",
+    "Event",
+    "FaultInjected",
+    "FitBegan",
+    "FitEnded",
+    "Preempted",
+    "SnapshotFailed",
+    "SnapshotTaken",
+    "StepDone",
+    "TraceBegan",
+    "TrainingResumed",
+    "subscribe",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "subscribe":
+        raise AttributeError(f"module 'paceline.events' has no attribute {name!r}; it has {', '.join(__all__)}")
+    from paceline.events.bus import subscribe  # not for agents, which start quickly
+
+    return subscribe

@@ -1,0 +1,116 @@
+"""What cannot be dealt to workers is refused in a sentence, before anything is scheduled."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.fit.dealing.worker_data import dataset_placeholder, is_dataset_function
+from paceline.fit.snapshots.model_state import look_again
+from paceline.fit.strategies import servers_strategy_of
+from paceline.strategy.compat import ON_SERVERS, own_job
+
+Function = Callable[..., Any]
+
+_STEPS = {"fit": "steps_per_epoch", "evaluate": "steps", "predict": "steps"}
+
+
+def checked(keras_method: Function) -> Function:
+    """`fit`, `evaluate` or `predict`; under parameter servers also of a function that makes a dataset."""
+    signature = inspect.signature(keras_method)
+    name = keras_method.__name__
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = servers_strategy_of(self)
+        if strategy is None:
+            if name == "fit":
+                _check_not_alone(self)
+            return keras_method(self, *args, **kwargs)
+        arguments = signature.bind(self, *args, **kwargs)
+        given = arguments.arguments
+        _check_model(self)
+        _check_ends(given, "x", _STEPS[name])
+        _check_ends(given, "validation_data", "validation_steps")
+        for data in ("x", "validation_data"):
+            if is_dataset_function(given.get(data)):
+                given[data] = dataset_placeholder(given[data], self, strategy)
+        return keras_method(*arguments.args, **arguments.kwargs)
+
+    return method
+
+
+def _check_not_alone(model: Any) -> None:
+    """A model without a strategy, in the chief of a cluster, would train on the chief.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if model._distribute_strategy is None and any("/job:ps/" in one.name for one in tf.config.list_logical_devices()):
+        raise ValueError(_outside("the model was made", "its variables lie"))
+
+
+def _check_model(model: Any) -> None:
+    """Raises:
+    ValueError: the steps of `model` cannot run on workers.
+    """
+    if model.run_eagerly or tf.config.functions_run_eagerly():
+        raise ValueError(
+            "run_eagerly=True runs a step on the chief, operation by operation, but parameter servers' steps run on "
+            "workers, as graphs. Leave run_eagerly out; to debug a step, train without a strategy. [eager-step]"
+        )
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.weights, *(() if optimizer is None else optimizer.variables)]
+    counters = {id(one._iterations) for one in look_again(model).optimizers}  # the chief's
+    elsewhere = [
+        one.path
+        for one in variables
+        if one._value is not None and not isinstance(one._value, ON_SERVERS) and id(one) not in counters
+    ]
+    if elsewhere:
+        raise ValueError(_outside(f"variables such as {elsewhere[0]!r} were made", "they lie"))
+
+
+def check_made_after_strategy(variables: Iterable[Any]) -> None:
+    """What the chief keeps itself, as metrics and states of generators, must have been made in the cluster.
+
+    Args:
+        variables: Keras variables of a built model.
+
+    Raises:
+        ValueError: one was made before this process joined the cluster, with which TensorFlow lost all variables.
+    """
+    own = own_job()
+    for variable in variables:
+        value = variable._value
+        if value is None or isinstance(value, ON_SERVERS):
+            continue
+        if tf.DeviceSpec.from_string(value.device).job not in (None, own):
+            raise ValueError(
+                f"the variable {variable.path!r} was made before the ParameterServerStrategy, and was lost when this "
+                "process joined the cluster. Make the strategy first, and metrics and layers within "
+                "`with strategy.scope():`. [outside-scope]"
+            )
+
+
+def _outside(what: str, which_lie: str) -> str:
+    return (
+        f"{what} outside of strategy.scope(), so {which_lie} on no parameter server, and workers cannot train them. "
+        "Make and compile the model within `with strategy.scope():`, its layers and its optimizer, too. [outside-scope]"
+    )
+
+
+def _check_ends(arguments: Mapping[str, Any], data: str, steps: str) -> None:
+    """Raises:
+    ValueError: nothing says when an epoch over these data ends.
+    """
+    given = arguments.get(data)
+    if arguments.get(steps) is not None:
+        return
+    if is_dataset_function(given):
+        what = f"{data} is a function that makes a dataset on each worker"
+    elif isinstance(given, tf.data.Dataset) and int(given.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        what = f"{data} is a dataset without end"
+    else:
+        return
+    raise ValueError(f"{what}, so nothing says when to stop: set {steps}=… [endless-data]")

@@ -1,0 +1,30 @@
+"""Builds what a pipeline needs before its first step, from the shapes of the data: layers, optimizer, metrics."""
+
+from typing import Any
+
+import keras
+
+from paceline.fit.metrics import no_numbers_yet
+from paceline.fit.pipelining.pipelined_model import pipelined
+from paceline.fit.pipelining.refused_models import refuse
+from paceline.fit.pipelining.stage_optimizers import build_for_stage
+
+
+def build(model: Any, specs: Any) -> None:
+    """Divides a model, and builds the optimizer for this stage's weights, and metrics. All ranks call it alike.
+
+    Args:
+        model: Compiled.
+        specs: Of the data.
+
+    Raises:
+        ConfigurationError: a pipeline cannot train this model.
+    """
+    refuse(model)
+    with model.distribute_strategy.scope():
+        if not model.built:
+            x, _, _ = keras.utils.unpack_x_y_sample_weight(specs)
+            model.build(keras.tree.map_structure(lambda leaf: tuple(leaf.shape), x))
+        build_for_stage(model, pipelined(model).trained)
+        with no_numbers_yet():
+            model._symbolic_build(data_batch=specs)

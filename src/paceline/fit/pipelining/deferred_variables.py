@@ -1,0 +1,162 @@
+"""Variables of layers that have no value until it is known whose stage they are of.
+
+    layer.add_weight in the scope of a PipelineStrategy     the variable keeps its initializer, and has no value
+    the model is divided into stages                        this stage's get their values: those of plain Keras
+                                                            those of other stages never get one: reading one raises
+
+Keras's initializers draw from a seed of their own, which they have from the moment that they are made. So a value is
+the same, whenever it is drawn. Any other initializer is called at once, as Keras would call it: it may draw from a
+generator that others draw from, too. Such a variable loses its value again if it is another stage's.
+
+Layers only: metrics, optimizers and seed generators make their variables by other means.
+"""
+
+import contextlib
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from paceline.fit.pipelining import compat
+from paceline.strategy.pipeline import PipelineStrategy
+
+Function = Callable[..., Any]
+
+_ELSEWHERE = "_paceline_is_elsewhere"
+
+
+class _Here(threading.local):
+    """What this thread is in the middle of."""
+
+    defers = False
+    """Variables are made without values: a layer makes a weight in the scope of a `PipelineStrategy`."""
+
+
+_here = _Here()
+
+
+def weighed(keras_add_weight: Function) -> Function:
+    """Keras's `Layer.add_weight`."""
+
+    def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(tf.distribute.get_strategy(), PipelineStrategy):
+            return keras_add_weight(self, *args, **kwargs)
+        with without_values():
+            return keras_add_weight(self, *args, **kwargs)
+
+    return add_weight
+
+
+@contextlib.contextmanager
+def without_values() -> Iterator[None]:
+    """While this lasts, this thread makes variables without values."""
+    before, _here.defers = _here.defers, True
+    try:
+        yield
+    finally:
+        _here.defers = before
+
+
+@contextlib.contextmanager
+def read_through(variable: Any, fetch: Function) -> Iterator[None]:
+    """While this lasts, reading a variable calls `fetch` with its shape and dtype, each time."""
+    before = variable._value, variable._initializer
+    variable._value, variable._initializer = None, fetch
+    try:
+        yield
+    finally:
+        variable._value, variable._initializer = before
+
+
+def initialized(keras_initialize: Function) -> Function:
+    """Keras's `Variable._initialize_with_initializer`, which leaves a layer's variable for later."""
+
+    def _initialize_with_initializer(self: Any, initializer: Function) -> None:
+        if _here.defers and _draws_alike_at_any_time(initializer):
+            self._initializer, self._value = _Later(self, initializer), None
+        else:
+            keras_initialize(self, initializer)
+
+    return _initialize_with_initializer
+
+
+def assigned(keras_assign: Function) -> Function:
+    """Keras's `Variable._direct_assign`: what has no value yet gets one first; another stage's is assigned there."""
+
+    def _direct_assign(self: Any, value: Any) -> None:
+        if self._value is None:
+            if is_elsewhere(self):
+                return  # all ranks run the same script
+            give_values([self])
+        keras_assign(self, value)
+
+    return _direct_assign
+
+
+def give_values(variables: Iterable[Any]) -> None:
+    """Draws the initial values of those that have none yet."""
+    for variable in variables:
+        if variable._value is None:
+            variable._initializer = variable._initializer.initializer
+            variable._deferred_initialize()
+
+
+def take_values(variables: Iterable[Any], stage: int, own_stage: int, rank: int) -> None:
+    """From now on these variables of `stage` have no value here, on `rank`, which is of `own_stage`."""
+    for variable in variables:
+        variable._value = None
+        variable._initializer = _Elsewhere(variable.path, stage, own_stage, rank)
+
+
+def is_elsewhere(variable: Any) -> bool:
+    """Whether it is another stage's."""
+    return isinstance(getattr(variable, "_initializer", None), _Elsewhere)
+
+
+class _Later:
+    """Takes an initializer's place until the variable has a value. Keras calls it to read the variable.
+
+    Args:
+        variable: Gets its value when it is first read, other than to infer shapes.
+        initializer: Keras's.
+    """
+
+    def __init__(self, variable: Any, initializer: Function) -> None:
+        self._variable = weakref.ref(variable)
+        self.initializer = initializer
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        if compat.in_symbolic_scope():
+            return self.initializer(shape, dtype=dtype)
+        variable = self._variable()
+        assert variable is not None  # it reads itself
+        give_values([variable])
+        return variable._value
+
+
+class _Elsewhere:
+    """Takes an initializer's place: Keras calls it to read the variable."""
+
+    def __init__(self, path: str, stage: int, own_stage: int, rank: int) -> None:
+        self._path, self._stage, self._own_stage, self._rank = path, stage, own_stage, rank
+
+    def __call__(self, shape: Any, dtype: Any = None) -> Any:
+        if compat.in_symbolic_scope():
+            return tf.zeros(shape, dtype)
+        if _here.defers:  # an optimizer makes a slot without a value, and looks where this variable is
+            return types.SimpleNamespace(_unique_id=self._path)
+        raise RuntimeError(
+            f"the variable {self._path!r} is on stage {self._stage} of the pipeline, but this process is rank "
+            f"{self._rank}, on stage {self._own_stage}, and has no value of it. Each rank holds the weights of its own "
+            "stage only: train, evaluate and predict with the model's methods, and save the whole model with "
+            "model.save(path), which all ranks call. [other-stage]"
+        )
+
+
+def _draws_alike_at_any_time(initializer: Any) -> bool:
+    is_keras = type(initializer).__module__.split(".")[0] == "keras" and isinstance(initializer, keras.Initializer)
+    return is_keras and isinstance(getattr(initializer, "seed", 0), int)

@@ -1,0 +1,82 @@
+"""Where a pipeline enters Keras's trainer; without a `PipelineStrategy` nothing changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from paceline.fit import compat
+from paceline.fit.pipelining import deferred_variables, stage_updates, whole_saves
+from paceline.fit.pipelining.built_models import build
+from paceline.fit.pipelining.pipelined_functions import PipelinedFunction, PipelinedPrediction
+from paceline.fit.strategies import pipeline_strategy_of
+
+Function = Callable[..., Any]
+Replace = Callable[[Any, str, Callable[[Any], Any]], None]
+
+
+def install(replace: Replace, replace_in_graphs: Replace) -> None:
+    """Puts them there. Call once.
+
+    Args:
+        replace: Given an owner, a name and a wrapper, puts ``wrapper(original)`` in the original's place.
+        replace_in_graphs: The same, for what users' `tf.function`s reach.
+    """
+    replace_in_graphs(keras.Layer, "add_weight", deferred_variables.weighed)
+    replace(keras.Variable, "_initialize_with_initializer", deferred_variables.initialized)
+    replace(keras.Variable, "_direct_assign", deferred_variables.assigned)
+    replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", stage_updates.clipped)
+    replace_in_graphs(compat.LossScaleOptimizer, "check_finite", stage_updates.found_finite)
+    replace(compat.BaseOptimizer, "finalize_variable_values", stage_updates.finalized)
+    for name in ("save_model", "save_weights"):
+        replace(compat.saving_api, name, whole_saves.saved_by_all)
+    trainer = compat.TensorFlowTrainer
+    replace(trainer, "_make_function", made)
+    replace(trainer, "make_predict_function", made_prediction)
+    replace(trainer, "_maybe_symbolic_build", built)
+    replace(trainer, "_get_metrics_result_or_logs", logged)
+
+
+def made(keras_make_function: Function) -> Function:
+    """Keras's `TensorFlowTrainer._make_function`."""
+
+    def _make_function(self: Any, step_function: Function) -> Any:
+        if pipeline_strategy_of(self) is None:
+            return keras_make_function(self, step_function)
+        return PipelinedFunction(self, training=step_function.__name__ == "train_step")
+
+    return _make_function
+
+
+def made_prediction(keras_make_predict_function: Function) -> Function:
+    """Keras's `TensorFlowTrainer.make_predict_function`."""
+
+    def make_predict_function(self: Any, force: bool = False) -> Any:
+        if pipeline_strategy_of(self) is None:
+            return keras_make_predict_function(self, force=force)
+        if self.predict_function is None or force:
+            self.predict_function = PipelinedPrediction(self)
+        return self.predict_function
+
+    return make_predict_function
+
+
+def built(keras_build: Function) -> Function:
+    """Keras's `_maybe_symbolic_build`: a pipeline is divided, and what is not built is built from shapes."""
+
+    def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        if pipeline_strategy_of(self) is None:
+            keras_build(self, iterator=iterator, data_batch=data_batch)
+        else:
+            build(self, data_batch if iterator is None else iterator._distributed_dataset.element_spec)
+
+    return _maybe_symbolic_build
+
+
+def logged(keras_get_logs: Function) -> Function:
+    """Keras's `_get_metrics_result_or_logs`: the logs of the last step are those of all steps, on every rank."""
+
+    def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
+        return keras_get_logs(self, logs) if pipeline_strategy_of(self) is None else logs
+
+    return _get_metrics_result_or_logs

@@ -1,0 +1,176 @@
+"""What Keras's loops call in a pipeline: the functions of a step that trains, evaluates or predicts.
+
+next(iterator): the global batch, whole on every rank
+     │  stage_walk.py: micro-batches through the chunks of this stage
+     ▼
+update of this stage's weights; then one sum over the stages: shares of the loss, and the last stage's metrics
+     ▼
+the same logs on every rank
+"""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.chunk_functions import ChunkFunctions
+from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
+from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages
+from paceline.fit.pipelining.stage_walk import Batch, ChunkSums
+from paceline.strategy.bridged_collectives import graph_collectives_of
+
+
+class PipelinedFunction:
+    """Keras's train or test function.
+
+    Args:
+        model: Compiled.
+        training: Whether it trains.
+    """
+
+    def __init__(self, model: Any, *, training: bool) -> None:
+        self._model, self._training = model, training
+        self._finish: Any = None
+        self._logged: Any = None
+
+    def __call__(self, iterator: Any) -> dict[str, Any]:
+        """Takes the steps of an execution, or as many as there is data for. Collective over the stages.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        logs: dict[str, Any] = {}
+        for step in range(self._model.steps_per_execution):
+            try:
+                data = next(iterator)
+            except (StopIteration, tf.errors.OutOfRangeError):
+                if step == 0:
+                    raise
+                break
+            logs = self._step(data)
+        return logs
+
+    def _step(self, data: Any) -> dict[str, Any]:
+        pipeline = pipelined(self._model)
+        leaves, specs = flat_data(data)
+        functions = pipeline.functions(specs, training=self._training)
+        sums, batch = pipeline.walk(functions, leaves, with_backward=self._training)
+        if self._finish is None:
+            self._finish = _finish_function(self._model, pipeline, functions, training=self._training)
+        own = self._finish(*_left(sums, functions))
+        return self._logs(pipeline, own, sums, batch)
+
+    def _logs(
+        self, pipeline: PipelinedModel, own: dict[str, Any], sums: dict[int, ChunkSums], batch: Batch
+    ) -> dict[str, Any]:
+        """The results of metrics, which the last stage knows, with the loss, of which each stage knows its share."""
+        tracker = self._model._loss_tracker
+        loss = sum(float(one.loss) for one in sums.values())
+        flat = [np.asarray(leaf) for leaf in tf.nest.flatten(own)]
+        numbers = np.concatenate([[loss], *[leaf.reshape(-1).astype(np.float64) for leaf in flat]])
+        if not pipeline.has_outputs:
+            numbers[1:] = 0.0
+        total, *results = pipeline.summed(numbers.tolist())
+        at, leaves = 0, []
+        for leaf in flat:
+            leaves.append(np.array(results[at : at + leaf.size]).reshape(leaf.shape).astype(leaf.dtype)[()])
+            at += leaf.size
+        logs: dict[str, Any] = tf.nest.pack_sequence_as(own, leaves)
+        if tracker is not None:
+            tracker.update_state(tf.constant(total, tracker.dtype), sample_weight=batch.num_rows)
+            logs[tracker.name] = tracker.result()
+        return logs
+
+
+class PipelinedPrediction:
+    """Keras's predict function: the model's outputs for all rows, in order, on every rank.
+
+    Args:
+        model: Built.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __call__(self, data: Any) -> Any:
+        """The outputs for a list of batches. Collective over the stages."""
+        outputs = [self._predicted(one) for one in data]
+        if len(outputs) == 1:
+            return outputs[0]
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *outputs)
+
+    def _predicted(self, data: Any) -> Any:
+        pipeline = pipelined(self._model)
+        x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
+        leaves, specs = flat_data((x,))
+        functions = pipeline.functions(specs, training=False, losses=False)
+        sums, _ = pipeline.walk(functions, leaves, with_backward=False)
+        made = []
+        if pipeline.has_outputs:
+            by_micro_batch = sums[max(sums)].predictions
+            made = [tf.concat(parts, 0) for parts in zip(*by_micro_batch, strict=True)]
+        return pipeline.packed([tf.constant(array) for array in pipeline.shown(made)])
+
+
+def flat_data(data: Any) -> tuple[list[Any], Any]:
+    """The leaves of a batch as tensors, and the structure of their specs."""
+    given = keras.utils.unpack_x_y_sample_weight(data)
+    while given[-1] is None:
+        given = given[:-1]
+    data = tf.nest.map_structure(tf.convert_to_tensor, given)
+    specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), data)
+    return tf.nest.flatten(data), specs
+
+
+def _left(sums: dict[int, ChunkSums], functions: dict[int, ChunkFunctions]) -> tuple[Any, ...]:
+    """What micro-batches have left, of all chunks: states, gradients, slices of gradients."""
+    states = [state for number in functions for state in sums[number].states]
+    gradients = [gradient for number in functions for gradient in sums[number].sums]
+    slices = [tf.concat(parts, 0) for number in functions for parts in sums[number].slices]
+    return states, gradients, slices
+
+
+def _finish_function(
+    model: Any, pipeline: PipelinedModel, functions: dict[int, ChunkFunctions], *, training: bool
+) -> Any:
+    """A function that assigns the states, updates the weights, and returns the results of the metrics."""
+    traces = [one.trace for one in functions.values()]
+    assigned = [variable for one in traces for variable in one.assigned]
+    summed = [variable for one in traces for variable in one.summed]
+    looked_up = [variable for one in traces for variable in one.looked_up]
+    tracker = model._loss_tracker
+
+    def update(gradients: list[Any], slices: list[Any]) -> None:
+        found = {id(variable): gradient for variable, gradient in zip(summed, gradients, strict=True)}
+        for variable, values, indices in zip(looked_up, slices[::2], slices[1::2], strict=True):
+            found[id(variable)] = tf.IndexedSlices(values, indices, tf.constant(list(variable.shape), tf.int64))
+        if found:
+            model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
+        else:
+            _refuse_if_asked(model, pipeline)
+            model.optimizer.iterations.assign_add(1)
+
+    def finish(states: list[Any], gradients: list[Any], slices: list[Any]) -> Any:
+        for variable, state in zip(assigned, states, strict=True):
+            variable.assign(state)
+        if training:
+            strategy = model.distribute_strategy
+            with of_all_stages(graph_collectives_of(strategy.world, strategy.pipeline)):
+                strategy.extended.call_for_each_replica(update, args=(gradients, slices))
+        results = model.get_metrics_result()
+        if tracker is not None:
+            results.pop(tracker.name, None)
+        return results
+
+    return tf.function(finish, autograph=False, reduce_retracing=True)
+
+
+def _refuse_if_asked(model: Any, pipeline: PipelinedModel) -> None:
+    if asks_other_stages(model.optimizer):
+        names = ", ".join(layer.name for number in pipeline.own for layer in pipeline.chunks.chunks[number].layers)
+        raise ConfigurationError(
+            f"The stage with {names} has no weights to train, but the optimizer decides over the gradients of all "
+            "stages (global_clipnorm, or a loss scale): give this stage a layer that is trained. [pipeline]"
+        )

@@ -1,0 +1,46 @@
+"""Models and settings that no pipeline can train, said in a sentence before anything starts."""
+
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.cluster.job_options import JobOptions
+from paceline.cluster.options import read_variables
+from paceline.errors import ConfigurationError
+from paceline.fit.compat import TensorFlowTrainer, all_layers
+
+_OWN_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
+
+
+def refuse(model: Any) -> None:
+    """Raises:
+    ConfigurationError: `model` does what no pipeline can do.
+    """
+    if model.run_eagerly or tf.config.functions_run_eagerly():
+        raise ConfigurationError(
+            "run_eagerly=True runs a whole step operation by operation, but a pipeline runs parts of it as graphs. "
+            "Leave run_eagerly out; to debug a step, train without a strategy. [pipeline]"
+        )
+    if model._jit_compile not in (None, False):
+        raise ConfigurationError(
+            "jit_compile=True compiles a whole step, but a pipeline runs it in parts. Leave jit_compile out. [pipeline]"
+        )
+    own = [name for name in _OWN_STEPS if getattr(type(model), name) is not getattr(TensorFlowTrainer, name)]
+    if own:
+        raise ConfigurationError(
+            f"The class {type(model).__name__} has its own {' and '.join(own)}, but a pipeline runs a step in parts on "
+            "several workers, and needs Keras's own: make the model with keras.Sequential, or keras.Model(inputs, "
+            "outputs). [pipeline]"
+        )
+    if read_variables(JobOptions, os.environ, "snapshot_dir").snapshot_dir is not None:
+        raise ConfigurationError(
+            "Snapshots of a pipeline are not supported yet: leave --snapshot-dir out, and save with a callback, e.g. "
+            "keras.callbacks.ModelCheckpoint. [pipeline]"
+        )
+    stateful = [layer.name for layer in all_layers(model) if getattr(layer, "stateful", False) is True]
+    if stateful:
+        raise ConfigurationError(
+            f"stateful=True in {', '.join(stateful)}: such a layer keeps one state for each row of a batch, and a "
+            "pipeline gives it micro-batches of fewer rows. Leave stateful out. [pipeline]"
+        )

@@ -1,0 +1,86 @@
+"""What an optimizer decides over all stages, though each stage's has its own gradients only.
+
+    clip_by_global_norm    the norm of the gradients of all stages
+    LossScaleOptimizer     gradients are finite if those of all stages are
+
+Both are one sum in the graph of the update. So every stage updates, in the same step, also one without gradients.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from paceline.comm.group import Reduction
+from paceline.fit.pipelining.deferred_variables import is_elsewhere
+from paceline.strategy.graph_collectives import GraphCollectives
+
+Function = Callable[..., Any]
+
+
+class _Here(threading.local):
+    """What this thread is in the middle of."""
+
+    collectives: GraphCollectives | None = None
+    """Over the stages whose update is traced."""
+
+
+_here = _Here()
+
+
+@contextlib.contextmanager
+def of_all_stages(collectives: GraphCollectives) -> Iterator[None]:
+    """While this lasts, what is traced is the update of one of the stages that `collectives` connect."""
+    before, _here.collectives = _here.collectives, collectives
+    try:
+        yield
+    finally:
+        _here.collectives = before
+
+
+def asks_other_stages(optimizer: Any) -> bool:
+    """Whether its update is collective over the stages."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return inner is not None or bool(optimizer.global_clipnorm)
+
+
+def clipped(keras_clip: Function) -> Function:
+    """Keras's `BaseOptimizer._clip_gradients`."""
+
+    def _clip_gradients(self: Any, grads: Any) -> Any:
+        if _here.collectives is None or self.clipnorm or not self.global_clipnorm:
+            return keras_clip(self, grads)
+        given = [gradient for gradient in grads if gradient is not None]
+        squares = keras.ops.sum(keras.ops.stack([keras.ops.sum(keras.ops.square(gradient)) for gradient in given]))
+        [total] = _here.collectives.all_reduce([tf.cast(squares, tf.float64)])
+        norm = tf.cast(keras.ops.sqrt(total), squares.dtype)
+        scale = self.global_clipnorm * keras.ops.minimum(1.0 / norm, 1.0 / self.global_clipnorm)
+        scale += norm - norm  # as Keras: what is not finite makes everything not a number
+        return [None if gradient is None else gradient * scale for gradient in grads]
+
+    return _clip_gradients
+
+
+def found_finite(keras_check: Function) -> Function:
+    """Keras's `LossScaleOptimizer.check_finite`."""
+
+    def check_finite(self: Any, grads: Any) -> Any:
+        finite = keras_check(self, grads)
+        if _here.collectives is None:
+            return finite
+        [everywhere] = _here.collectives.all_reduce([tf.cast(finite, tf.int32)], Reduction.MIN)
+        return tf.cast(everywhere, tf.bool)
+
+    return check_finite
+
+
+def finalized(keras_finalize: Function) -> Function:
+    """Keras's `finalize_variable_values`, for the variables that are here."""
+
+    def finalize_variable_values(self: Any, var_list: Any) -> Any:
+        return keras_finalize(self, [variable for variable in var_list if not is_elsewhere(variable)])
+
+    return finalize_variable_values

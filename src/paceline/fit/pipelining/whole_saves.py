@@ -1,0 +1,136 @@
+"""Saves the whole model, which no rank has: the chief writes, and fetches each variable when its value is written.
+
+    chief: Keras writes variable after variable       stage 1: answers until the chief is done
+           reads one of stage 1 ──────── which? ────────►
+                                ◄─────── its value ──────
+
+So no more than one variable of another stage is in the chief's memory at a time, besides the file. Keras writes the
+optimizer, too: for the time of the save, the chief has one for all weights, of which it fetches what is elsewhere.
+Collective: every rank calls `model.save`, as it does under the other strategies.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from paceline.comm.group import Group
+from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.deferred_variables import read_through
+from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
+from paceline.fit.pipelining.stage_optimizers import optimizer_of_all
+from paceline.fit.strategies import pipeline_strategy_of
+
+Function = Callable[..., Any]
+
+_TAG = 32_000
+"""Above those of any plan."""
+_DONE = -1
+
+
+def saved_by_all(keras_save: Function) -> Function:
+    """A function of Keras's that saves a model, its first argument. Collective under a `PipelineStrategy`."""
+
+    def save(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = pipeline_strategy_of(model) if hasattr(model, "_distribute_strategy") else None
+        if strategy is None or strategy.stages == 1 or not model.built:
+            return keras_save(model, filepath, *args, **kwargs)
+        if not isinstance(filepath, (str, os.PathLike)):
+            raise ConfigurationError(
+                f"Received {type(filepath).__name__} for the path; expected a path: the ranks of a pipeline save one "
+                "file together. [pipeline]"
+            )
+        group: Group = strategy.pipeline
+        whole = _Whole(model, pipelined(model), group)
+        if group.rank == 0:
+            try:
+                with whole.readable():
+                    keras_save(model, filepath, *args, **kwargs)
+            finally:
+                whole.end()
+        else:
+            whole.answer()
+        group.barrier()
+        return None
+
+    return save
+
+
+class _Whole:
+    """All variables of a model and its optimizer, numbered alike on all ranks. Making one is collective.
+
+    Args:
+        model: Built.
+        pipeline: Its.
+        group: The stages.
+    """
+
+    def __init__(self, model: Any, pipeline: PipelinedModel, group: Group) -> None:
+        self._model, self._group = model, group
+        self._optimizer = optimizer_of_all(model)
+        stage_of = {
+            id(variable): stage
+            for chunk, stage in zip(pipeline.chunks.chunks, pipeline.stage_of, strict=True)
+            for variable in chunk.variables
+        }
+        self._variables = [variable for chunk in pipeline.chunks.chunks for variable in chunk.variables]
+        self._owners = [stage_of[id(variable)] for variable in self._variables]
+        self._own: dict[int, Any] = dict(enumerate(self._variables))
+        if self._optimizer is not None:
+            self._add_optimizer(model.optimizer)
+
+    def _add_optimizer(self, own: Any) -> None:
+        """The optimizer's variables are known by their paths, as each stage has those for its own weights."""
+        paths = json.dumps([variable.path for variable in own.variables]).encode()
+        of_stages = [json.loads(text.tobytes()) for text in self._group.all_gather(np.frombuffer(paths, np.uint8))]
+        by_path = {variable.path: variable for variable in own.variables}
+        for variable in self._optimizer.variables:
+            owner = next(stage for stage, known in enumerate(of_stages) if variable.path in known)
+            if variable.path in by_path:
+                variable._value = by_path[variable.path]._value
+                self._own[len(self._variables)] = variable
+            self._variables.append(variable)
+            self._owners.append(owner)
+
+    @contextlib.contextmanager
+    def readable(self) -> Iterator[None]:
+        """While this lasts, the chief can read every variable, and the model has the optimizer for all weights."""
+        elsewhere = [number for number, owner in enumerate(self._owners) if owner != 0]
+        own_optimizer = getattr(self._model, "optimizer", None)
+        with contextlib.ExitStack() as stack:
+            for number in elsewhere:
+                stack.enter_context(read_through(self._variables[number], self._fetching(number)))
+            object.__setattr__(self._model, "optimizer", self._optimizer)
+            try:
+                yield
+            finally:
+                object.__setattr__(self._model, "optimizer", own_optimizer)
+
+    def _fetching(self, number: int) -> Function:
+        def fetch(shape: Any, dtype: Any = None) -> Any:
+            owner = self._owners[number]
+            arrival = self._group.recv(shape, tf.as_dtype(dtype).as_numpy_dtype, owner, _TAG)
+            self._group.send(np.array([number], np.int64), owner, _TAG).wait()
+            return tf.constant(arrival.wait())
+
+        return fetch
+
+    def end(self) -> None:
+        """The chief fetches no more."""
+        for stage in range(1, self._group.size):
+            self._group.send(np.array([_DONE], np.int64), stage, _TAG).wait()
+
+    def answer(self) -> None:
+        """Sends the chief what it asks for, until it is done."""
+        while True:
+            [number] = self._group.recv([1], np.int64, 0, _TAG).wait()
+            if number == _DONE:
+                return
+            variable = self._own[int(number)]
+            value = np.asarray(tf.cast(variable._value, keras.backend.standardize_dtype(variable.dtype)))
+            self._group.send(value, 0, _TAG).wait()

@@ -1,0 +1,64 @@
+"""What each stage of a plan holds at most; it follows from the order of the stage's actions, without a clock."""
+
+from dataclasses import dataclass
+
+from paceline.plan.actions import Compute, Operation, Plan, Update
+from paceline.plan.costs import Costs
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most that a stage holds at one time.
+
+    Args:
+        num_stashed: Micro-batches between their F and the end of their backward, counted for each chunk.
+        stash_bytes: Theirs.
+        num_versions: Of the weights.
+        total_bytes: The stash, all versions of the weights, one set of gradients, and the optimizer's slots.
+    """
+
+    num_stashed: int
+    stash_bytes: int
+    num_versions: int
+    total_bytes: int
+
+
+def peak_of(plan: Plan, costs: Costs, stage: int) -> Peak:
+    """What `stage` holds at most."""
+    num_stashed, stash_bytes = _peak_stash(plan.computations(stage), costs)
+    num_versions = _most_versions(plan, stage)
+    chunks = [costs.chunks[chunk] for chunk in plan.shape.chunks_of(stage)]
+    fixed = sum((num_versions + 1) * chunk.parameter_bytes + chunk.slot_bytes for chunk in chunks)
+    return Peak(num_stashed, stash_bytes, num_versions, stash_bytes + fixed)
+
+
+def _peak_stash(computations: list[Compute], costs: Costs) -> tuple[int, int]:
+    recomputed = {(one.chunk, one.micro_batch) for one in computations if one.operation is Operation.RECOMPUTE}
+    held: dict[tuple[int, int], int] = {}
+    most, most_bytes = 0, 0
+    for one in computations:
+        key, cost = (one.chunk, one.micro_batch), costs.chunks[one.chunk]
+        match one.operation:
+            case Operation.FORWARD:
+                held[key] = cost.input_bytes if key in recomputed else cost.stash_bytes
+            case Operation.RECOMPUTE:
+                held[key] = cost.stash_bytes
+            case Operation.BACKWARD_INPUTS:
+                held[key] = cost.weights_stash_bytes
+            case Operation.BACKWARD | Operation.BACKWARD_WEIGHTS:
+                held.pop(key, None)
+        most, most_bytes = max(most, len(held)), max(most_bytes, sum(held.values()))
+    return most, most_bytes
+
+
+def _most_versions(plan: Plan, stage: int) -> int:
+    """A version lives from the update that makes it to the next update, which starts from it, or to its last use."""
+    last_use = {
+        action.version: index for index, action in enumerate(plan.actions[stage]) if isinstance(action, Compute)
+    }
+    most = 1
+    for index, action in enumerate(plan.actions[stage]):
+        if isinstance(action, Update):
+            older = [version for version, last in last_use.items() if version < action.version and last > index]
+            most = max(most, 1 + len(older))
+    return most

@@ -1,0 +1,55 @@
+"""What a pipeline cannot do, said before anything starts: one sentence for each fault."""
+
+from paceline.errors import ConfigurationError
+from paceline.plan.schedules import Schedule
+
+
+def refuse(
+    schedule: Schedule, stages: int, micro_batches: int, *, num_layers: int, batch_rows: int, world_size: int
+) -> None:
+    """Refuses numbers that do not go together.
+
+    Args:
+        schedule: Which one.
+        stages: Places in the pipeline.
+        micro_batches: Of one batch.
+        num_layers: Of the model.
+        batch_rows: Of the global batch.
+        world_size: All workers: stages x replicas.
+
+    Raises:
+        ConfigurationError: with every fault.
+    """
+    if faults := faults_of(schedule, stages, micro_batches, num_layers, batch_rows, world_size):
+        raise ConfigurationError(f"{' '.join(faults)} [pipeline]")
+
+
+def faults_of(
+    schedule: Schedule, stages: int, micro_batches: int, num_layers: int, batch_rows: int, world_size: int
+) -> list[str]:
+    """See `refuse`; one sentence for each fault."""
+    if stages < 1 or micro_batches < 1:
+        return [f"Received stages={stages} and micro_batches={micro_batches}; both are at least 1."]
+    faults = []
+    if (num_chunks := len(schedule.places(stages))) > num_layers:
+        faults.append(
+            f"{num_chunks} chunks ({stages} stages, schedule {schedule.name!r}) are more than the model's {num_layers} "
+            "layers: ask for fewer stages."
+        )
+    if micro_batches > batch_rows:
+        faults.append(
+            f"A batch of {batch_rows} rows cannot be cut into {micro_batches} micro-batches: ask for at most "
+            f"{batch_rows}, or enlarge the batch."
+        )
+    if micro_batches < (fewest := schedule.fewest_micro_batches(stages)):
+        faults.append(
+            f"The schedule {schedule.name!r} with {stages} stages needs at least {fewest} micro-batches, not "
+            f"{micro_batches}."
+        )
+    if world_size % stages:
+        fits = max(stages, world_size - world_size % stages)
+        faults.append(
+            f"{world_size} workers cannot be divided into {stages} stages of as many replicas each: start {fits} or "
+            f"{fits + stages} workers."
+        )
+    return faults

@@ -1,0 +1,97 @@
+"""A split of a model's layers into chunks: what it costs, and how a user gives one by hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from paceline.errors import ConfigurationError
+from paceline.plan.costs import ChunkCost, Costs, Link
+from paceline.plan.profile import Profile
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which layers each chunk has, and on how many workers.
+
+    Args:
+        cuts: Each chunk ends behind so many layers; the last number is that of all layers.
+        replicas: Of each chunk's stage. They take a micro-batch's rows in shares.
+    """
+
+    cuts: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def chunks(self) -> list[range]:
+        """The positions of each chunk's layers."""
+        return [range(first, last) for first, last in pairwise((0, *self.cuts))]
+
+
+def all_reduce_seconds(num_bytes: float, replicas: int, link: Link) -> float:
+    """A ring's: each replica sends, and at the same time receives, 2 (r - 1) / r of the bytes."""
+    return 2 * (replicas - 1) / replicas * num_bytes / link.bytes_per_second
+
+
+def costs_of(profile: Profile, split: Split, link: Link) -> Costs:
+    """What each replica computes, holds and receives for a micro-batch: 1/r of it; r replicas sum their gradients."""
+
+    def shared(cost: ChunkCost, replicas: int) -> ChunkCost:
+        return replace(
+            cost,
+            forward_seconds=cost.forward_seconds / replicas,
+            inputs_seconds=cost.inputs_seconds / replicas,
+            weights_seconds=cost.weights_seconds / replicas,
+            update_seconds=cost.update_seconds + all_reduce_seconds(cost.parameter_bytes, replicas, link),
+            input_bytes=-(-cost.input_bytes // replicas),
+            stash_bytes=-(-cost.stash_bytes // replicas),
+            weights_stash_bytes=-(-cost.weights_stash_bytes // replicas),
+        )
+
+    chunks = [profile.chunk_cost(chunk.start, chunk.stop) for chunk in split.chunks]
+    edges = {
+        (source, target): -(-num_bytes // split.replicas[target])
+        for (source, target), num_bytes in profile.edge_bytes(split.cuts).items()
+    }
+    return Costs(tuple(map(shared, chunks, split.replicas)), edges, link)
+
+
+def cuts_of_balance(profile: Profile, balance: Sequence[int], num_chunks: int) -> tuple[int, ...]:
+    """The cuts of `balance=[5, 7]`: five layers, then seven.
+
+    Raises:
+        ConfigurationError: the numbers do not make `num_chunks` chunks of the profile's layers, or divide a tie.
+    """
+    if len(balance) != num_chunks or min(balance, default=0) < 1 or sum(balance) != len(profile.layers):
+        raise ConfigurationError(
+            f"received balance={list(balance)}; expected {num_chunks} numbers from 1 with the sum "
+            f"{len(profile.layers)}, the number of layers. [pipeline]"
+        )
+    return _checked(profile, tuple(accumulate(balance)))
+
+
+def cuts_of_names(profile: Profile, split_after: Sequence[str], num_chunks: int) -> tuple[int, ...]:
+    """The cuts of `split_after=["block3"]`: the first chunk ends with the layer of that name.
+
+    Raises:
+        ConfigurationError: not one name less than `num_chunks`, in order, each of a layer that is not the last one; or
+            they divide a tie.
+    """
+    names = [layer.name for layer in profile.layers]
+    inner = [names.index(name) + 1 for name in split_after if name in names[:-1]]
+    if len(split_after) != num_chunks - 1 or len(inner) != len(split_after) or inner != sorted(set(inner)):
+        raise ConfigurationError(
+            f"received split_after={list(split_after)}; expected {num_chunks - 1} names in the order of the layers, "
+            f"one for each of the {num_chunks} chunks but the last, of {', '.join(names[:-1])}. [pipeline]"
+        )
+    return _checked(profile, (*inner, len(names)))
+
+
+def _checked(profile: Profile, cuts: tuple[int, ...]) -> tuple[int, ...]:
+    for tie in profile.ties:
+        if torn := [cut for cut in cuts if min(tie) < cut <= max(tie)]:
+            names = ", ".join(profile.layers[at].name for at in tie)
+            raise ConfigurationError(
+                f"the layers {names} belong together (they share weights), but the split cuts behind "
+                f"{profile.layers[torn[0] - 1].name}: cut before or behind all of them. [pipeline]"
+            )
+    return cuts

@@ -1,0 +1,107 @@
+"""`PipelineStrategy`: a model's layers are divided into stages, and each worker holds those of its stage only."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from paceline.comm.counted_group import CountedGroup
+from paceline.comm.world import current_world
+from paceline.errors import ConfigurationError
+from paceline.plan.schedules import Schedule, schedule_named
+from paceline.strategy.base import SynchronousStrategy, local_device
+from paceline.strategy.mirrored import relaunch_over
+
+STAGE = "stage"
+"""The axis of the stages of one pipeline."""
+
+_RUN = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v")
+"""The schedules that can be run."""
+
+
+class PipelineStrategy(SynchronousStrategy):
+    """Trains one model in stages: each worker holds a part of its layers, and batches pass in micro-batches.
+
+        strategy = paceline.PipelineStrategy(stages=2, micro_batches=8, balance=[5, 7])
+        with strategy.scope():
+            model = build_and_compile()  # Sequential or Functional
+        model.fit(dataset, epochs=3)  # paceline run --workers 2 train.py
+
+    The results are those of one process: losses, gradients, Dropout and metrics do not depend on the number of
+    micro-batches or stages. `fit`, `evaluate`, `predict` and `save` are called by all ranks.
+
+    Args:
+        stages: How many; each is one worker's.
+        micro_batches: Of a batch; a batch with fewer rows has as many as rows.
+        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"zb_h1"`` or ``"zb_v"``; all compute the same.
+        balance: The number of layers of each chunk, e.g. ``[5, 7]``. A stage has one chunk; with ``"interleaved"`` and
+            ``"zb_v"`` two. None: see `split_after`.
+        split_after: The last layer of each stage but the last, by name, e.g. ``["block3"]``. None without `balance`:
+            as many layers on each stage.
+
+    Raises:
+        ConfigurationError: numbers that do not go together, or a job of another number of workers.
+        RuntimeError: no launcher has started this process, and it cannot start itself again.
+    """
+
+    def __init__(
+        self,
+        stages: int,
+        micro_batches: int,
+        schedule: str = "1f1b",
+        balance: Sequence[int] | None = None,
+        split_after: Sequence[str] | None = None,
+    ) -> None:
+        world = current_world()
+        self.stages, self.micro_batches = stages, micro_batches
+        self.schedule: Schedule = schedule_named(schedule)
+        self.balance = None if balance is None else list(balance)
+        self.split_after = None if split_after is None else list(split_after)
+        if schedule not in _RUN:
+            raise ConfigurationError(
+                f"The schedule {schedule!r} can be planned, but not run yet: use one of {', '.join(_RUN)}. [pipeline]"
+            )
+        if balance is not None and split_after is not None:
+            raise ConfigurationError("Received balance and split_after; give one of the two. [pipeline]")
+        if stages < 1 or micro_batches < 1:
+            raise ConfigurationError(
+                f"Received stages={stages} and micro_batches={micro_batches}; both are at least 1. [pipeline]"
+            )
+        if not world.launched and world.size == 1 and stages > 1:
+            relaunch_over(stages, "PipelineStrategy", "stages")
+        if world.size != stages:
+            raise ConfigurationError(
+                f"{stages} stages need {stages} workers, but the job has {world.size}: several replicas of a stage are "
+                f"not supported yet. Start it with --workers {stages}. [pipeline]"
+            )
+        if stages > 1:
+            world.arrange({STAGE: stages, "data": 1})
+        super().__init__(world, local_device(world), broadcast_new_variables=False)
+
+    @property
+    def stage(self) -> int:
+        """This rank's."""
+        return self.world.rank // self.group.size
+
+    @property
+    def pipeline(self) -> CountedGroup:
+        """The stages: the ranks that hold the parts of one model, in the order of the stages."""
+        return self.world.axis(STAGE) if self.stages > 1 else self.world.group
+
+    @property
+    def fit_group(self) -> CountedGroup:
+        """All ranks: see the base class."""
+        return self.world.group
+
+    def run(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: no function of a user's can run on one stage.
+
+        Raises:
+            RuntimeError: always.
+        """
+        del args, kwargs
+        raise RuntimeError(
+            "strategy.run calls a function with the whole model, but each worker of a PipelineStrategy has a part of "
+            "the model only. Train with model.fit, or use another strategy. [pipeline]"
+        )
+
+
+__all__ = ["STAGE", "PipelineStrategy"]
