@@ -13,13 +13,19 @@ import hypothesis
 import pytest
 
 from ports import HoldPorts, held_ports
+from worlds import Worlds, lasting
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Begun in the background of a shell script: programs under test would ignore Ctrl-C as they should then.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-hypothesis.settings.register_profile("any load", deadline=None)  # how long an example takes is the machine's affair
-hypothesis.settings.load_profile("any load")
+# Programs under test write bytecode, as Python does by default: without, each would compile TensorFlow's modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile("check", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("proof", deadline=None, max_examples=400)
+hypothesis.settings.load_profile("check")
 
 _GRACE_SECONDS = 2.0
 """Threads and children that a test has told to end may take a moment to do so."""
@@ -37,6 +43,13 @@ def nothing_leaks() -> Iterator[None]:
     assert not changed, f"the test leaves environment variables changed (None: unset): {changed}"
     assert not _after_grace(lambda: _threads() - threads), "the test leaves threads running"
     assert not _after_grace(lambda: _children() - children), "the test leaves child processes running"
+
+
+@pytest.fixture(scope="session")
+def worlds() -> Iterator[Worlds]:
+    """Warm worlds, which run cases by name (see `worlds.py`); they last as long as this process."""
+    with contextlib.closing(Worlds()) as worlds:
+        yield worlds
 
 
 @pytest.fixture
@@ -63,12 +76,12 @@ def _threads() -> set[threading.Thread]:
 
 
 def _children() -> set[int]:
-    """Direct children of this process that have not been waited for (Linux; elsewhere none are seen)."""
+    """Direct children of this process that have not been waited for, beside the warm worlds (Linux; elsewhere none)."""
     children: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread has ended since it was listed
             children.update(map(int, path.read_text().split()))
-    return children
+    return children - lasting
 
 
 def _after_grace(left: Callable[[], set[Any]]) -> set[Any]:

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from paceline.cluster import environment
 from paceline.cluster.launched import WorkerIdentity
-from paceline.cluster.local import LOCAL_HOST
-from paceline.cluster.spec import WORKER, Address, ClusterSpec, Task
+from paceline.cluster.spec import LOCAL_HOST, WORKER, Address, ClusterSpec, Task
 from ports import held_ports
 from rank_processes import RankResult, Ranks
 
@@ -73,7 +72,6 @@ def start_ranks(
                     **os.environ,
                     "PYTHONUNBUFFERED": "1",
                     "TF_CPP_MIN_LOG_LEVEL": "2",
-                    environment.DROP_IN: "1",
                     **identity.to_environment(),
                     environment.TF_CONFIG: cluster.to_tf_config(Task(WORKER, rank)),
                     **(variables or {}),

@@ -8,10 +8,10 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "paceline"
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 CODE = re.compile(r"(?:^| )\[([a-z]+(?:-[a-z]+)*)\]$")
-OURS = {"ConfigurationError", "StartTimeoutError", "DesynchronizedError"}
+OURS = {"ConfigurationError", "StartError", "DesynchronizedError"}
 PASSED_ON = {
-    ("rendezvous/by_hand.py", "message"),  # the watchdog's, which has a code
-    ("resilience/keeper.py", "fault"),  # the chief's, which has a code
+    ("rendezvous/attaching.py", "message"),  # the agent's, which has a code
+    ("resilience/manager.py", "fault"),  # the chief's, which has a code
 }
 """Raises of a text that another process or function has composed."""
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from paceline.rates import scale_learning_rate
+from paceline.ranks import scale_learning_rate
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("linear", 8.0), ("sqrt", math.sqrt(8))])

@@ -84,10 +84,10 @@ def test_one_worker_is_debugged_at_the_terminal(tmp_path: Path) -> None:
 
 AGAIN = """
 import os, sys
-from paceline.comm.world import current_world
-from paceline.rendezvous.channel import Progress
+from paceline.events.bus import bus
+from paceline.events.worker_events import StepDone
 if os.environ["PACELINE_GENERATION"] == "1":
-    current_world().tell(Progress(1, 0))  # upon which its agent starts the standby
+    bus.emit(StepDone(0, 1, 0))  # upon which its agent starts the standby
     os._exit(1)
 print("was a standby:", "tensorflow" in sys.modules)
 print("typed", input())

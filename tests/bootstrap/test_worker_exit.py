@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.observe.advice import advise
+from paceline.observe.failure import advise
 from programs import run_python, run_workers
 
 pytestmark = pytest.mark.processes
@@ -84,7 +84,7 @@ def test_a_crash_shows_the_stack_of_the_script(tmp_path: Path) -> None:
 _TOLD_AT_THE_END = """
 import atexit, signal, sys, threading
 from paceline.comm.world import current_world
-from paceline.resilience.signals import preemption_of
+from paceline.resilience.schedule import preemption_of
 preemption_of(current_world())
 def told(place):
     for number in (signal.SIGUSR1, signal.SIGTERM):

@@ -5,7 +5,7 @@ from typing import Any
 from harness import rows_of_steps, unreported, wrong_rows
 from schedules import PHASES, STEPS, Cell, lives_of, matrix, random_schedules
 
-from paceline.chaos.grammar import read_plan
+from paceline.chaos.fault_text import read_plan
 
 EPOCH = {step: [*range(8 * step, min(60, 8 * step + 8))] for step in range(8)}
 

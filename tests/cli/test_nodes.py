@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.cli.other_hosts import nodes_of
+from paceline.cli.host_options import nodes_of
 from paceline.cluster.spec import Address
 from paceline.errors import ConfigurationError
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import make_dataclass
+from dataclasses import make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,18 @@ from typer.testing import CliRunner
 
 from paceline.cli.config_file import config_file
 from paceline.cli.parameters import GroupedCommand, takes_options
-from paceline.cluster.faults import Fault
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.option_sources import CommandLine as Flags
 from paceline.cluster.option_sources import File, Variables, gathered, settled
-from paceline.cluster.options import Option, option, read_variables, row, rows, to_variables
+from paceline.cluster.options import Option, OptionTable, option, read_variables, row, rows
+from paceline.cluster.value_checks import Fault
 from paceline.errors import ConfigurationError
 from paceline.render.gcloud import GcloudTarget
 from paceline.render.kubernetes import KubernetesTarget
 from paceline.render.slurm import SlurmTarget
 
-ROWS = [one for table in (JobOptions, KubernetesTarget, SlurmTarget, GcloudTarget) for one in rows(table)]
+TABLES: tuple[type[OptionTable], ...] = (JobOptions, KubernetesTarget, SlurmTarget, GcloudTarget)
+ROWS = [one for table in TABLES for one in rows(table)]
 
 WORDS = st.text(st.characters(codec="ascii", exclude_categories=["Cc"], exclude_characters=";"), min_size=1).filter(
     lambda text: text == text.strip()
@@ -41,7 +42,7 @@ def values_of(one: Option) -> st.SearchStrategy[Any]:
     if one.choices:
         return st.sampled_from(one.choices)
     drawn: dict[Any, st.SearchStrategy[Any]] = {
-        bool: st.just(not one.default),
+        bool: st.booleans(),
         int: st.integers(-10, 70_000),
         float: st.integers(1, 10**6).map(lambda number: number / 8),
         tuple: st.lists(WORDS, min_size=1, max_size=3).map(tuple),
@@ -57,40 +58,77 @@ def as_toml(one: Option, value: Any) -> str:
     return json.dumps(list(value) if one.kind is tuple else str(value)).replace("\x7f", "\\u007f")
 
 
-def as_flags(one: Option, value: Any) -> object:
-    """What typer hands over for the value."""
-    if one.kind in (bool, tuple):
-        return value if one.kind is bool else list(value)
-    return one.to_text(value)
+def parsed(table: type[OptionTable], words: list[str]) -> dict[str, object]:
+    """What typer hands over for the words."""
+    seen: list[dict[str, object]] = []
+
+    def verb(**given: object) -> None:
+        seen.append(given)
+
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(takes_options(verb, *rows(table)))
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return seen[0]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
 def test_a_value_is_the_same_from_the_command_line_a_variable_and_a_file(data: st.DataObject) -> None:
     """Values and refusals: for each row the three ways have the same outcome."""
-    for one in ROWS:
-        value = data.draw(values_of(one), label=one.name)
-        toml = tomllib.loads(f"{one.name} = {as_toml(one, value)}")
-        ways = (
-            Flags({one.attribute: as_flags(one, value)}),
-            Variables({one.variable: one.to_text(value)}),
-            File("job.toml", toml),
-        )
-        outcomes = [way.value(one) for way in ways]
-        if any(isinstance(outcome, Fault) for outcome in outcomes):
-            received = {(found.received, found.expected, found.fix) for found in outcomes if isinstance(found, Fault)}
-            assert len(received) == 1, (one.name, outcomes)
-            assert all(isinstance(outcome, Fault) for outcome in outcomes), (one.name, outcomes)
-        else:
-            assert outcomes == [value] * 3, one.name
+    for table in TABLES:
+        values = {one: data.draw(values_of(one), label=one.name) for one in rows(table)}
+        given = parsed(table, [word for one, value in values.items() for word in one.to_words(value)])
+        for one, value in values.items():
+            ways = (
+                Flags(given),
+                Variables({one.variable: one.to_text(value)}),
+                File("job.toml", tomllib.loads(f"{one.name} = {as_toml(one, value)}")),
+            )
+            outcomes = [way.value(one) for way in ways]
+            if any(isinstance(outcome, Fault) for outcome in outcomes):
+                refusals = {(one.received, one.expected, one.fix) for one in outcomes if isinstance(one, Fault)}
+                assert len(refusals) == 1, (one.name, outcomes)
+                assert all(isinstance(outcome, Fault) for outcome in outcomes), (one.name, outcomes)
+            else:
+                assert outcomes == [value] * 3, one.name
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.data())
+def test_for_each_row_the_first_source_that_has_it_wins_also_with_the_value_of_the_default(data: st.DataObject) -> None:
+    """The command line before variables, these before the file, and the file before the default."""
+    for table in TABLES:
+        for one in rows(table):
+            sound = values_of(one).filter(lambda value, one=one: not one.faults("", value))  # type: ignore[misc]
+            if one.check is not None or one.is_required:
+                sound = st.just(one.from_text("", str(getattr(one.check, "example", "a")).strip("'").split()[0]))
+            if one.default not in (None, ()):
+                sound = st.one_of(sound, st.just(one.default))
+            flag, variable, key = (data.draw(st.none() | sound, label=one.name) for _ in range(3))
+            ways = [
+                Flags({one.attribute: flag if flag is None or one.kind is bool else _handed_over(one, flag)}),
+                Variables({} if variable is None else {one.variable: one.to_text(variable)}),
+                File("f", {} if key is None else tomllib.loads(f"{one.name} = {as_toml(one, key)}")),
+            ]
+            values, faults = gathered([replace(one, needs="", is_required=False)], ways)
+            assert not faults
+            first = next((value for value in (flag, variable, key) if value is not None), None)
+            assert values.get(one.attribute) == first, one.name
+
+
+def _handed_over(one: Option, value: Any) -> object:
+    return list(value) if one.kind is tuple else one.to_text(value)
 
 
 @given(st.data())
 def test_what_hosts_and_workers_are_told_is_what_the_head_has_settled(data: st.DataObject) -> None:
     chosen = {one.attribute: data.draw(values_of(one)) for one in rows(JobOptions) if data.draw(st.booleans())}
     sound = {name: value for name, value in chosen.items() if not row(JobOptions, name).faults("", value)}
-    options = JobOptions(**sound)
-    assert read_variables(JobOptions, to_variables(options)) == options
+    options = JobOptions(**sound, given=frozenset(sound))
+    there = read_variables(JobOptions, options.to_variables())
+    assert (there, there.given) == (options, options.given)
+    assert options.given == sound.keys()
 
 
 def test_the_command_line_comes_before_variables_and_these_before_the_file(run: CommandLine) -> None:
@@ -153,6 +191,11 @@ def test_all_that_is_wrong_is_told_at_once_with_its_source(run: CommandLine) -> 
         (b"script = 3", "script: received 3; expected a path"),
         (b"arguments = 'a b'", "expected a list of texts"),
         (b"slurm = 'a b'", "slurm: received"),
+        (b"[slurm]\ntim = '9'", "[slurm] tim: received"),
+        (b"[slurm]\nqqq = '9'", "Fix: `paceline render slurm --help` lists the options."),
+        (b"[slurm]\nmax_restarts = 3", "Fix: write it above [slurm]: it is an option of `paceline run`."),
+        (b"[cluster]\nsize = 3", "expected one of [kubernetes], [slurm], [gcloud]"),
+        (b"no-verbose = true", "Fix: write verbose = false."),
         (b"= 3", "which is not TOML"),
         (b"\xff", "cannot be read"),
         (None, "cannot be read"),
@@ -172,7 +215,7 @@ def test_a_file_that_is_no_use_is_refused_with_the_key_and_the_nearest_option(
 
 def test_one_file_is_for_run_and_for_every_target_of_render(run: CommandLine) -> None:
     Path("job.toml").write_text(
-        'script = "train.py"\nmax-restarts = 3\nhosts = "a,b"\n[slurm]\ntime = "90"\n[gcloud]\nzon = "x"\n'
+        'script = "train.py"\nmax-restarts = 3\nhosts = "a,b"\n[slurm]\ntime = "90"\n[gcloud]\nspot = true\n'
     )
     assert run.job("--config", "job.toml").options.max_restarts == 3
     from paceline.cli.app import app
@@ -181,10 +224,43 @@ def test_one_file_is_for_run_and_for_every_target_of_render(run: CommandLine) ->
     assert result.exit_code == 0, result.output
     assert "#SBATCH --time=90\n#SBATCH --mem=8G\n" in result.stdout
     assert "paceline run --workers 1 --max-restarts 3 train.py" in result.stdout
-    result = CliRunner().invoke(app, ["render", "gcloud", "--config", "job.toml"])
-    assert result.exit_code == 2
-    assert "[gcloud] zon: received" in result.stderr
-    assert "Fix: write zone." in result.stderr
+    assert result.stderr == "paceline: job.toml: `paceline render` has no hosts; what it writes is without them\n"
+
+
+def test_what_a_file_turns_on_the_command_line_turns_off(run: CommandLine) -> None:
+    Path("job.toml").write_text("verbose = true\nstandby = true\ndrop-in = false\n")
+    options = run.job("--config", "job.toml", "--no-verbose", "--drop-in", "train.py", PACELINE_STANDBY="0").options
+    assert (options.verbose, options.standby, options.drop_in) == (False, False, True)
+
+
+def test_a_rendered_command_has_what_was_given_also_if_it_is_the_default() -> None:
+    """A variable of the rendered job's environment won over a value that its user had given."""
+    from paceline.cli.app import app
+
+    given = ["--max-restarts", "0", "--bind", "cores", "--no-verbose", "--start-timeout", "60", "train.py"]
+    result = CliRunner().invoke(app, ["render", "slurm", "--nnodes", "2", *given])
+    assert result.exit_code == 0, result.output
+    written = "paceline run --workers 1 --bind cores --start-timeout 60 --no-verbose --max-restarts 0 train.py"
+    assert written in result.stdout
+
+
+def test_secret_communication_and_strictness_are_options_like_others(run: CommandLine, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    secret.chmod(0o600)
+    place = ["--nnodes", "2", "--node-rank", "1", "--rendezvous", "127.0.0.1:1"]
+    Path("job.toml").write_text(f'secret-file = "{secret}"\ncommunication = "Ring"\nstrict = true\n')
+    by_flag = run.job(*place, "--secret-file", str(secret), "--communication", "ring", "--strict", "train.py")
+    variables = {"SECRET_FILE": str(secret), "COMMUNICATION": "RING", "STRICT": "1"}
+    by_variable = run.job(*place, "train.py", **{f"PACELINE_{name}": value for name, value in variables.items()})
+    by_file = run.job(*place, "--config", "job.toml", "train.py")
+    without = run.job(*place, "train.py")
+    for job in (by_flag, by_variable, by_file):
+        assert (job.options.communication, job.options.strict) == ("ring", True)
+        assert job.nodes is not None
+        assert without.nodes is not None
+        assert job.nodes.key != without.nodes.key
+    assert len({job.nodes.key for job in (by_flag, by_variable, by_file) if job.nodes}) == 1
 
 
 def test_a_new_option_is_one_row(run: CommandLine) -> None:
@@ -205,7 +281,8 @@ def test_a_new_option_is_one_row(run: CommandLine) -> None:
         result = CliRunner().invoke(app, words, env=variables)
         assert result.exception is None, result.exception
     assert [getattr(one, "num_rewinds", None) for one in seen] == [5, 6, 7]
-    assert to_variables(seen[0])["PACELINE_NUM_REWINDS"] == "5"
+    assert isinstance(seen[0], JobOptions)
+    assert seen[0].to_variables()["PACELINE_NUM_REWINDS"] == "5"
     assert row(table, "num_rewinds").to_words(5) == ["--num-rewinds", "5"]
 
 
@@ -237,8 +314,8 @@ def test_what_must_be_given_is_asked_for() -> None:
 
 
 def test_without_a_file_there_is_nothing() -> None:
-    assert config_file(None, {}).source.values == {}
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    assert config_file(None, {}).options.values == {}
+    with pytest.raises(ConfigurationError, match="an empty name"):
         config_file("", {})
 
 
@@ -275,6 +352,6 @@ def test_a_job_that_a_script_starts_has_options_of_its_own(tmp_path: Path) -> No
     assert len(inherited) == 2
     for line in inherited:
         directory, every, seed, restarts, strict = line.split()
-        assert (directory, every, restarts, strict) == ("-", "-", "-", "1")
+        assert (directory, every, restarts, strict) == ("-", "-", "-", "-")
         assert seed != "7"
     assert {line.split()[0] for line in lines("PACELINE_SNAPSHOT_DIR=of_inner")} == {str(tmp_path / "of_inner")}

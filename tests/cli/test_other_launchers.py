@@ -10,7 +10,7 @@ import pytest
 from command_line import SLURM_STEP, CommandLine
 from typer.testing import CliRunner
 
-from paceline.cli import job as cli_job
+from paceline.cli import job_settings as cli_job
 from paceline.cli.app import app
 from paceline.launcher.job import JobDescription
 

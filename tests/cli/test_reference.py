@@ -1,4 +1,4 @@
-"""docs/reference.md is complete, and not older than the code."""
+"""docs/reference.md is complete, and not older than the code; so is docs/events.md."""
 
 import importlib.util
 import re
@@ -23,6 +23,7 @@ def test_the_page_says_what_the_code_says() -> None:
     maker = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(maker)
     assert (DOCS / "reference.md").read_text(encoding="utf-8") == maker.reference(), "type: make docs"
+    assert (DOCS / "events.md").read_text(encoding="utf-8") == maker.events_page(), "type: make docs"
 
 
 def test_every_variable_of_paceline_is_on_the_page() -> None:

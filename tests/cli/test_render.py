@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from paceline.cli.app import app
 from paceline.cli.render import verbs as render_verbs
-from paceline.cluster.job_options import OTHERS, JobOptions
+from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import rows
 
 LIMIT_SECONDS = 60
@@ -84,10 +84,7 @@ def test_all_flags_of_run_that_hold_for_any_host_are_rendered() -> None:
     """A new flag of `run` is one of `render`, or is about this command or these hosts."""
     of_run = {flag for one in COMMANDS_OF_APP["run"].params for flag in one.opts}
     about_this_command = {
-        flag
-        for option in rows(JobOptions)
-        if option.group == OTHERS or not option.rendered
-        for flag in (option.flag, *option.spellings)
+        flag for option in rows(JobOptions) if not option.rendered for flag in (option.flag, *option.spellings)
     }
     assert {"--hosts", "--node-rank", "--chaos", "--standalone"} <= about_this_command
     assert not {"--seed", "--nnodes", "--allow-independent", "-m"} & about_this_command

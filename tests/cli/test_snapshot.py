@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 from paceline.cli.app import app
 from paceline.cli.snapshot_table import age
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.parts import Part
 from paceline.store.retention import METRICS, METRICS_EPOCH
+from paceline.store.shards import Shard
 from paceline.store.snapshots import SnapshotStore, Writer
 
 LIMIT_SECONDS = 60
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Path:
     state = {"own": {"metrics": [["mean/total", [2, 3], "variables/00000"], ["gone", [2], "metrics/00000"]]}}
     for step in (100, 200, 300):
         tensors = {"variables/00000": numpy.full((2, 3), step, "float32")}
-        records = [store.write_part(step, rank, Part(tensors, state)) for rank in range(2)]
+        records = [store.write_shard(step, rank, Shard(tensors, state)) for rank in range(2)]
         notes = {"tensorflow": "2.21", METRICS: {"val_loss": 5.0 if step == 200 else 0.1}, METRICS_EPOCH: step // 100}
         store.commit(step, SnapshotMeta(step // 100, 0, 2, notes), records)
     return tmp_path / "run"
@@ -82,7 +82,7 @@ def test_show_as_json(run: Path):
     shown = json.loads(snapshot("show", run, "100", "--json").stdout)
     assert shown["notes"]["tensorflow"] == "2.21"
     assert shown["notes"][METRICS] == {"val_loss": 0.1}
-    assert shown["parts"][1]["tensors"] == {"variables/00000": {"dtype": "F32", "shape": [2, 3], "path": "mean/total"}}
+    assert shown["shards"][1]["tensors"] == {"variables/00000": {"dtype": "F32", "shape": [2, 3], "path": "mean/total"}}
 
 
 def test_newest_is_the_newest_that_is_not_torn(run: Path):

@@ -34,6 +34,6 @@ def test_an_unknown_word_is_told_with_the_known_ones() -> None:
         communication({"PACELINE_COMMUNICATION": "gloo"}, num_gpus=0)
     assert str(caught.value) == (
         "the environment has 1 fault:\n"
-        '  PACELINE_COMMUNICATION: received "gloo"; expected one of mpi, ring, nccl. '
-        "Fix: unset it to let Paceline choose. [communication]"
+        '  PACELINE_COMMUNICATION: received "gloo"; expected mpi or ring or nccl. '
+        "Fix: write --communication mpi. [option]"
     )

@@ -1,4 +1,4 @@
-"""Whether a process can serve the address that TF_CONFIG gives it."""
+"""Whether a process can serve the address that TF_CONFIG gives it, and free ports for a cluster on this host."""
 
 import errno
 import logging
@@ -9,12 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from paceline.cluster import own_address
-from paceline.cluster.own_address import check_own_address
+from paceline.cluster.own_address import check_own_address, free_ports
 from paceline.cluster.spec import Address
 from paceline.errors import ConfigurationError
 from ports import HoldPorts
@@ -181,3 +182,33 @@ def test_ipv6() -> None:
         with pytest.raises(ConfigurationError, match=rf"the address \[::1\]:{port}"):
             check_own_address(Address("::1", port))
     check_own_address(Address("::1", port))
+
+
+def test_free_ports_differ_and_can_be_listened_on() -> None:
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    for port in ports:
+        socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_no_free_ports_are_needed() -> None:
+    assert free_ports(0) == ()
+
+
+@pytest.mark.parametrize(("first", "last"), [(32_768, 60_999), (15_000, 65_535)])
+def test_no_outgoing_connection_is_given_a_free_port(
+    first: int, last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were the kernel's own choice: a connection of any program took one before its worker listened there."""
+    (tmp_path / "range").write_text(f"{first}\t{last}\n")
+    monkeypatch.setattr(own_address, "_OUTGOING", tmp_path / "range")
+    assert not [port for port in free_ports(50) if first <= port <= last]
+
+
+@pytest.mark.parametrize("told", ["1024 65535", "", "x", None])
+def test_where_the_kernel_leaves_no_ports_it_chooses(
+    told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "range").write_text(told or "")
+    monkeypatch.setattr(own_address, "_OUTGOING", tmp_path / ("nothing" if told is None else "range"))
+    assert len(set(free_ports(20))) == 20

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.cluster.faults import Fault
 from paceline.cluster.slurm_node_list import MAX_NODES, expand_node_list, expand_tasks_per_node
+from paceline.cluster.value_checks import Fault
 
 unhurried = settings(deadline=None)
 

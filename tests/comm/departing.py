@@ -11,10 +11,10 @@ from paceline.cluster.spec import WORKER, Task
 from paceline.comm.departure import Departure
 from paceline.comm.solo import SoloGroup
 from paceline.comm.world import World
-from paceline.rendezvous.channel import WatcherLine
+from paceline.rendezvous.channel import AgentLine
 
-line, watcher = socket.socketpair()
-watcher.setblocking(False)
+line, agent = socket.socketpair()
+agent.setblocking(False)
 departure = Departure()
 departure.watch()
 departure.world = World(
@@ -22,8 +22,8 @@ departure.world = World(
         task=Task(WORKER, 0), rank=0, world_size=2, local_rank=0, local_world_size=2, generation=1, job_id="a", seed=7
     ),
     connect=SoloGroup,
-    line=WatcherLine(line),
-    leave=lambda: print("left", watcher.recv(1 << 16), flush=True),
+    line=AgentLine(line),
+    leave=lambda: print("left", agent.recv(1 << 16), flush=True),
 )
 
 
@@ -44,6 +44,6 @@ thread.start()
 thread.join()
 print(child.exitcode, forked("well"), forked("fails"), forked("raises"), flush=True)
 try:
-    print("told", watcher.recv(1 << 16), flush=True)
+    print("told", agent.recv(1 << 16), flush=True)
 except BlockingIOError:
     print("told nothing", flush=True)

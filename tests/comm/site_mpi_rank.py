@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from paceline.cluster.job_directory import job_directory
-from paceline.cluster.site_mpi import announced_by_mpi
+from paceline.cluster.mpi_launchers import announced_by_mpi
 from paceline.comm import departure as departure_module
 from paceline.comm.departure import Departure
 from paceline.comm.site_mpi import join_site_mpi

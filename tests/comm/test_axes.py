@@ -1,5 +1,6 @@
 """The groups of a process: all ranks, and those along an axis."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,8 +10,8 @@ import pytest
 
 from paceline.comm.axes import Axes
 from paceline.comm.solo import SoloGroup
-from paceline.comm.threads import thread_groups
 from paceline.rendezvous.channel import ALL_RANKS, Whereabouts
+from thread_groups import thread_groups
 
 
 def on_each_rank(size: int, function: Callable[[Axes], Any]) -> list[Any]:
@@ -83,6 +84,31 @@ def test_collectives_are_counted_for_each_group():
         assert where == Whereabouts({ALL_RANKS: 2, data: 3, part: 1}, "", "")
 
 
+def test_a_rank_that_waits_for_a_message_names_its_sender():
+    """It was said to be in no collective, so a pipeline whose first stage hung was blamed on nobody."""
+    everyones: dict[int, Axes] = {}
+
+    def job(axes: Axes) -> Whereabouts | None:
+        group = axes.all_ranks()
+        part = group.split(0, key=-group.rank)  # rank 1 is first in it
+        assert part is not None
+        everyones[group.rank] = axes
+        group.barrier()
+        if group.rank == 0:
+            assert part.recv((1,), "float32", source=0, tag=7).wait() == 5
+            return axes.whereabouts()
+        deadline = time.monotonic() + 30
+        while (where := everyones[0].whereabouts()).awaited is None:
+            assert time.monotonic() < deadline
+        part.send(np.array([5], "float32"), to=1, tag=7).wait()
+        return where
+
+    after, during = on_each_rank(2, job)
+    part = f"{ALL_RANKS}/1.0"
+    assert during == Whereabouts({ALL_RANKS: 2, part: 0}, part, "recv with tag 7", 1)
+    assert after == Whereabouts({ALL_RANKS: 2, part: 0}, "", "")
+
+
 def test_the_group_that_a_rank_waits_in_is_named():
     def job(axes: Axes) -> Whereabouts | None:
         axes.arrange({"stage": 2, "data": 1})
@@ -95,3 +121,10 @@ def test_the_group_that_a_rank_waits_in_is_named():
 
     for where in on_each_rank(2, job):
         assert where == Whereabouts({ALL_RANKS: 1}, ALL_RANKS, "barrier")
+
+
+def test_each_rank_knows_all_the_lines_of_an_axis():
+    axes = Axes(3, 4, SoloGroup, lambda: None)
+    assert axes.lines("data") == ((0, 1, 2, 3),)
+    axes.arrange({"stage": 2, "data": 2})
+    assert (axes.lines("data"), axes.lines("stage")) == (((0, 1), (2, 3)), ((0, 2), (1, 3)))

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import pytest
 
 from paceline.cluster import environment
-from paceline.cluster.site_mpi import announced_by_mpi
+from paceline.cluster.launched import WorkerIdentity
+from paceline.cluster.mpi_launchers import announced_by_mpi
 from paceline.cluster.spec import WORKER, Address, ClusterSpec, Task
 from paceline.comm import by_hand
 from paceline.comm.departure import Departure
@@ -29,16 +30,8 @@ def _stop(wiring: MpiWiring) -> NoReturn:
 
 
 def _by_hand(num_local: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    membership = SimpleNamespace(
-        rank=0,
-        world_size=_NUM_RANKS,
-        local_rank=0,
-        local_world_size=num_local,
-        generation=1,
-        job_id="a",
-        seed=7,
-        pmi_socket=SimpleNamespace(detach=lambda: 9),
-    )
+    identity = WorkerIdentity(Task(WORKER, 0), 0, _NUM_RANKS, 0, num_local, generation=1, job_id="a", seed=7)
+    membership = SimpleNamespace(identity=identity, pmi_socket=SimpleNamespace(detach=lambda: 9))
     monkeypatch.setattr(by_hand, "join_by_hand", lambda *_: membership)
     monkeypatch.setattr(MpiWiring, "arm", _stop)
     cluster = ClusterSpec({WORKER: tuple(Address("127.0.0.1", 2222 + rank) for rank in range(_NUM_RANKS))})

@@ -4,11 +4,10 @@ import gc
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.comm.output_buffers import OutputBuffers
-from paceline.comm.rounds import ALIGNMENT_BYTES
+from paceline.comm.transfers import ALIGNMENT_BYTES, OutputBuffers
 
 _TEMPLATES = {
     "small": [np.empty(5, np.float32)],
@@ -35,7 +34,6 @@ _WAYS_TO_KEEP: dict[str, Any] = {
         max_size=40,
     )
 )
-@settings(deadline=None, max_examples=60)
 def test_memory_that_somebody_holds_is_not_handed_out(calls: list[tuple[str, str | None, bool]]) -> None:
     buffers = OutputBuffers()
     kept: list[tuple[Any, bytes]] = []

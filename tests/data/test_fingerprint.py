@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.comm.threads import thread_groups
 from paceline.data.fingerprint import FingerprintLog, compare
 from paceline.data.local_batches import local_batches
 from paceline.errors import DesynchronizedError
+from thread_groups import thread_groups
 
 
 def _read(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from programs import run_python
+from worlds import Worlds
 
 SCRIPTS = Path(__file__).parent
 Saved = Callable[[Path, str, int], dict[str, Any]]
@@ -25,9 +25,10 @@ def saved() -> Saved:
 
 
 @pytest.fixture(scope="session")
-def one_worker(tmp_path_factory: pytest.TempPathFactory, saved: Saved) -> Callable[[str], dict[str, Any]]:
+def one_worker(
+    worlds: Worlds, tmp_path_factory: pytest.TempPathFactory, saved: Saved
+) -> Callable[[str], dict[str, Any]]:
     """What a plain process without Paceline has saved under a name."""
     directory = tmp_path_factory.mktemp("one_worker")
-    ended = run_python(SCRIPTS / "one_worker.py", directory, folder=directory)
-    assert ended.code == 0, ended.output
+    worlds.plain.run_script(SCRIPTS / "one_worker.py", directory, folder=directory)
     return lambda name: saved(directory, name, 0)

@@ -1,7 +1,7 @@
 """python started_by_hand.py DIRECTORY INDEX HOW: one of two processes that nobody launches, as the tutorials teach.
 
 HOW: "environment" (TF_CONFIG is set), "own" (a chief and a worker; the script itself writes TF_CONFIG) or "failing"
-(as environment; index 1 then raises while index 0 trains on).
+(as own; index 1 then raises while index 0 trains on).
 """
 
 import json
@@ -22,7 +22,7 @@ made_early = tf.Variable([1.0, 2.0])
 data_made_early = dataset()
 list(data_made_early.take(1))
 
-if how == "own":
+if how != "environment":
     task = {"type": "chief", "index": 0} if index == 0 else {"type": "worker", "index": 0}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": json.loads(sys.argv[4]), "task": task})
 

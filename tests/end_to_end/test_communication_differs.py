@@ -27,5 +27,5 @@ def test_ranks_that_would_communicate_in_different_ways_are_refused(tmp_path: Pa
     assert ended.code != 0
     said = next(line for line in ended.output.splitlines() if "the ranks exchange tensors in different ways" in line)
     assert "1 over mpi (such as rank 0), 1 over ring (such as rank 1)" in said
-    assert "--env PACELINE_COMMUNICATION=mpi" in said
+    assert "--communication mpi" in said
     assert said.endswith("[communication]")

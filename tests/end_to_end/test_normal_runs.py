@@ -1,4 +1,7 @@
-"""Normal runs end with 0 on every rank, every time: races at the end of a run show only in numbers."""
+"""Normal runs end with 0 on every rank, every time: races at the end of a run show only in numbers.
+
+One such run is in many a test, such as `test_best_snapshots.py`.
+"""
 
 from pathlib import Path
 
@@ -6,9 +9,10 @@ import pytest
 
 from programs import run_workers
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.proof]
 
-_RUNS = 5
+NUM_RUNS = 6
+
 _SCRIPT = """
 import keras
 import numpy as np
@@ -25,7 +29,7 @@ print("trained")
 def test_two_epochs_end_with_zero_every_time(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT)
-    for run in range(_RUNS):
+    for run in range(NUM_RUNS):
         ended = run_workers(2, script, folder=tmp_path, limit_seconds=60)
         assert ended.code == 0, f"run {run}: {ended.output}"
         assert len([line for line in ended.output.splitlines() if line.endswith("trained")]) == 2, ended.output

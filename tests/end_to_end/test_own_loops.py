@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from programs import Ended, run_python, run_workers
+from programs import Ended, run_workers
+from worlds import Case, Worlds
 
 pytestmark = [pytest.mark.processes]
 
@@ -57,18 +58,16 @@ def _run(folder: Path, text: str, *options: str) -> Ended:
     return run_workers(2, *options, script, folder=folder)
 
 
-def _printed(ended: Ended, word: str) -> list[str]:
+def _printed(ended: Ended | Case, word: str) -> list[str]:
     """What follows `word` in the chief's lines, or in those of the only process."""
     lines = [line.removeprefix("[0] ") for line in ended.output.splitlines()]
     return [line for line in lines if line.startswith(word)]
 
 
-def test_a_plain_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(tmp_path: Path) -> None:
+def test_a_plain_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(tmp_path: Path, worlds: Worlds) -> None:
     """The text left out that data are shared out, and the ranks' parts of the loss added up: half of it was printed."""
-    (tmp_path / "train.py").write_text(PRELUDE + PLAIN)
-    plain = run_python(tmp_path / "train.py", folder=tmp_path)
-    assert plain.code == 0, plain.output
     refused = _run(tmp_path, PLAIN)
+    plain = worlds.plain.run_script(tmp_path / "train.py", folder=tmp_path)
     assert refused.code == 1
     assert "[no-strategy]" in refused.output
     lines = refused.output.splitlines()
@@ -78,6 +77,7 @@ def test_a_plain_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(t
     told = "\n".join(line[indent:] for line in lines[first : last + 1])
     followed = _run(tmp_path, "import paceline\n" + PLAIN.replace(PLAIN[: PLAIN.index("    print(")], told + "\n"))
     assert followed.code == 0, followed.output
+    assert "never communicated" not in followed.output
     for word in ("loss", "weights"):
         assert _printed(followed, word) == _printed(plain, word) != [], followed.output
 
@@ -87,12 +87,12 @@ def test_a_plain_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(t
     [
         (OWN_UPDATES, (), True),
         (OWN_UPDATES, ("--allow-independent",), False),
-        (PLAIN, ("--allow-independent",), False),
+        pytest.param(PLAIN, ("--allow-independent",), False, marks=pytest.mark.proof),
+        pytest.param(PLAIN, ("--workers", "1"), False, marks=pytest.mark.proof),
         (NOTHING_TO_TRAIN, (), False),
-        (GRADIENTS_ADDED_UP_BY_HAND, (), False),
-        (PLAIN, ("--workers", "1"), False),
+        pytest.param(GRADIENTS_ADDED_UP_BY_HAND, (), False, marks=pytest.mark.proof),
     ],
-    ids=["own_updates", "on_purpose", "optimizer_on_purpose", "nothing_to_train", "added_up_by_hand", "one_worker"],
+    ids=["own_updates", "on_purpose", "optimizer_on_purpose", "one_worker", "nothing_to_train", "added_up_by_hand"],
 )
 def test_workers_that_never_exchanged_anything_say_so_once(
     tmp_path: Path, text: str, options: tuple[str, ...], is_told: bool

@@ -13,10 +13,16 @@ pytestmark = [pytest.mark.processes]
 
 SCRIPT = Path(__file__).with_name("saved_by_hand.py")
 GONE_WITHIN_SECONDS = 10.0
-"""The watchdogs, which clean up, end a moment after their workers."""
+"""The agents, which clean up, end a moment after their workers."""
 
 
-@pytest.mark.parametrize(("how", "codes"), [("ended", ({0}, {0})), ("killed", ({137, 143, -9, -15}, {-9}))])
+@pytest.mark.parametrize(
+    ("how", "codes"),
+    [
+        pytest.param("ended", ({0}, {0}), marks=pytest.mark.proof),
+        ("killed", ({137, 143, -9, -15}, {-9})),
+    ],
+)
 def test_what_two_processes_save_is_there_for_both(
     tmp_path: Path, hold_ports: HoldPorts, how: str, codes: tuple[set[int], set[int]]
 ) -> None:

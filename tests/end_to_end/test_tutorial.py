@@ -5,17 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from programs import run_workers
+from worlds import Worlds
 
 pytestmark = [pytest.mark.processes]
 
 TUTORIAL = Path(__file__).parent / "tutorial"
 
 
-def test_training_on_real_digits(tmp_path: Path, saved) -> None:
-    num_workers = 3
-    ended = run_workers(num_workers, TUTORIAL / "main.py", tmp_path, "1", folder=tmp_path)
-    assert ended.code == 0, ended.output
+@pytest.mark.parametrize("num_workers", [2, pytest.param(3, marks=pytest.mark.proof)])
+def test_training_on_real_digits(worlds: Worlds, tmp_path: Path, saved, num_workers: int) -> None:
+    ended = worlds.of(num_workers).run_script(TUTORIAL / "main.py", tmp_path, "1", folder=tmp_path)
     ranks = [saved(tmp_path, "tutorial", rank) for rank in range(num_workers)]
     assert ranks[0]["num_replicas"] == num_workers
     assert ranks[0]["history_accuracy"][-1] > 0.1
@@ -28,8 +27,7 @@ def test_training_on_real_digits(tmp_path: Path, saved) -> None:
     assert all(line.startswith("[0] ") for line in bars), "one progress bar, the chief's"
 
 
-def test_the_cells_on_saving(tmp_path: Path) -> None:
-    ended = run_workers(2, TUTORIAL / "saving.py", tmp_path, folder=tmp_path)
-    assert ended.code == 0, ended.output
-    assert ended.lines("[0] all cells ran")
-    assert ended.lines("[1] all cells ran")
+def test_the_cells_on_saving(worlds: Worlds, tmp_path: Path) -> None:
+    ended = worlds.of(2).run_script(TUTORIAL / "saving.py", tmp_path, folder=tmp_path)
+    for rank in range(2):
+        assert f"[{rank}] all cells ran" in ended.output.splitlines()

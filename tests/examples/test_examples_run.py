@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ports import HoldPorts
-from programs import Ended, run_python, run_workers, start_python
+from programs import run_python, start_python
+from worlds import Worlds
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LIMIT_SECONDS = 120.0
@@ -22,24 +23,13 @@ def trained(folder: Path) -> list[dict[str, np.ndarray]]:
     return [dict(np.load(path)) for path in sorted(folder.glob("*.npz"))]
 
 
-def test_the_same_file_plainly_and_on_two_workers(tmp_path: Path) -> None:
+def test_the_same_file_plainly_and_on_two_workers(worlds: Worlds, tmp_path: Path) -> None:
     plain, spread = tmp_path / "plain", tmp_path / "spread"
     plain.mkdir()
     spread.mkdir()
-    # Says at the end what it imported: the plain run must not know of Paceline at all.
-    program = (
-        "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
-        "print('imported Paceline:', 'paceline' in sys.modules)"
-    )
     script = EXAMPLES / "train.py"
-    alone = run_python(
-        "-c", program, script, *TINY_TRAIN, "--result", plain, folder=tmp_path, limit_seconds=LIMIT_SECONDS
-    )
-    assert alone.code == 0, alone.output
-    assert alone.lines("imported Paceline: False")
-
-    together = run_workers(2, script, *TINY_TRAIN, "--result", spread, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
-    assert together.code == 0, together.output
+    worlds.plain.run_script(script, *TINY_TRAIN, "--result", plain, folder=tmp_path)
+    worlds.of(2).run_script(script, *TINY_TRAIN, "--result", spread, folder=tmp_path)
 
     [one] = trained(plain)
     ranks = trained(spread)
@@ -49,25 +39,22 @@ def test_the_same_file_plainly_and_on_two_workers(tmp_path: Path) -> None:
         np.testing.assert_allclose(ranks[0][name], one[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-def losses(ended: Ended) -> list[str]:
-    return re.findall(r"epoch \d+: loss [0-9.]+", ended.output)
+def losses(output: str) -> list[str]:
+    return re.findall(r"epoch \d+: loss [0-9.]+", output)
 
 
-def test_custom_loop_computes_what_its_plain_twin_computes(tmp_path: Path) -> None:
+def test_custom_loop_computes_what_its_plain_twin_computes(worlds: Worlds, tmp_path: Path) -> None:
     tiny = ("2", "512")
-    plain = run_python(EXAMPLES / "custom_loop_plain.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
-    assert plain.code == 0, plain.output
-    spread = run_workers(2, EXAMPLES / "custom_loop.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
-    assert spread.code == 0, spread.output
-    assert len(losses(plain)) == 2
-    for one, other in zip(losses(plain), losses(spread), strict=True):
+    plain = worlds.plain.run_script(EXAMPLES / "custom_loop_plain.py", *tiny, folder=tmp_path)
+    spread = worlds.of(2).run_script(EXAMPLES / "custom_loop.py", *tiny, folder=tmp_path)
+    assert len(losses(plain.output)) == 2
+    for one, other in zip(losses(plain.output), losses(spread.output), strict=True):
         assert float(one.split()[-1]) == pytest.approx(float(other.split()[-1]), abs=2e-5)
 
 
 @pytest.mark.parametrize("script", ["multi_worker.py", "multi_worker_plain.py"])
-def test_multi_worker_under_the_launcher(script: str, tmp_path: Path) -> None:
-    ended = run_workers(2, EXAMPLES / script, "1", "4", folder=tmp_path, limit_seconds=LIMIT_SECONDS)
-    assert ended.code == 0, ended.output
+def test_multi_worker_under_the_launcher(worlds: Worlds, script: str, tmp_path: Path) -> None:
+    ended = worlds.of(2).run_script(EXAMPLES / script, "1", "4", folder=tmp_path)
     accuracies = dict(re.findall(r"worker (\d) of 2: accuracy ([0-9.]+)", ended.output))
     assert accuracies.keys() == {"0", "1"}
     assert accuracies["0"] == accuracies["1"]
@@ -99,10 +86,9 @@ def test_multi_worker_by_hand(tmp_path: Path, hold_ports: HoldPorts) -> None:
     assert len({match.group(2) for match in found if match}) == 1
 
 
-def test_notebook_function_returns_what_its_plain_twin_computes(tmp_path: Path) -> None:
+def test_notebook_function_returns_what_its_plain_twin_computes(worlds: Worlds, tmp_path: Path) -> None:
     tiny = ("2", "512")
-    plain = run_python(EXAMPLES / "notebook_function_plain.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
-    assert plain.code == 0, plain.output
+    plain = worlds.plain.run_script(EXAMPLES / "notebook_function_plain.py", *tiny, folder=tmp_path)
     spread = run_python(EXAMPLES / "notebook_function.py", *tiny, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
     assert spread.code == 0, spread.output
     figures = {
@@ -113,3 +99,11 @@ def test_notebook_function_returns_what_its_plain_twin_computes(tmp_path: Path) 
     assert figures.keys() == {"0", "1"}
     assert figures["0"] == figures["1"]
     assert figures["0"] == pytest.approx(tuple(float(figure) for figure in alone), abs=2e-4)
+
+
+def test_the_tutorial_on_parameter_servers(worlds: Worlds, tmp_path: Path) -> None:
+    # Its own assertions: the steps counted, and the embedding's two shards, each on its server.
+    ended = worlds.with_servers.run_script(EXAMPLES / "parameter_server.py", "2", "5", folder=tmp_path)
+    figures = dict(re.findall(r"(fit: loss|loop: accuracy) ([0-9.]+)", ended.output))
+    assert float(figures["fit: loss"]) < 10.0
+    assert float(figures["loop: accuracy"]) > 0.9

@@ -1,12 +1,11 @@
 """Runs training jobs in plain Keras: alone (Paceline not imported) or as a worker of a world of N.
 
-    python parity_jobs.py DIRECTORY                          the reference
-    paceline run --workers 2 parity_jobs.py DIRECTORY        the same jobs over two workers
+    python parity_jobs.py DIRECTORY JOB …                          the reference
+    paceline run --workers 2 parity_jobs.py DIRECTORY JOB …        the same jobs over two workers
 
-Writes DIRECTORY/<job>.rank<r>.npz: final weights and history. `test_parity.py` compares.
+Writes DIRECTORY/<job>.rank<r>.npz: final weights and history. `test_parity.py` compares, and runs the jobs one by one.
 """
 
-import gc
 import os
 import sys
 import zlib
@@ -30,35 +29,28 @@ from parity import (  # noqa: F401  # they register their jobs
 )
 from parity.registry import JOBS
 
+RANK = int(os.environ.get("PACELINE_RANK", "0"))
 
-def main() -> None:
-    directory = Path(sys.argv[1])
-    rank = int(os.environ.get("PACELINE_RANK", "0"))
-    world_size = int(os.environ.get("PACELINE_WORLD_SIZE", "1"))
-    gc.set_threshold(20_000)  # tracing makes many objects that stay: Python would look through all of them for nothing
-    for name in sys.argv[2:] or JOBS:
-        function = JOBS[name]
-        is_full = os.environ.get("PACELINE_PARITY") == "full" and function.worlds  # none: one process alone
-        if world_size > 1 and world_size not in function.worlds and not is_full:
-            continue
-        keras.config.set_floatx(function.dtype)
-        keras.utils.set_random_seed(zlib.crc32(name.encode()) % 1000)
-        result = function()
-        if result is None:
-            (directory / f"{name}.absent").write_text(keras.__version__)
-            continue
-        weights = result["weights"] if "weights" in result else result["model"].get_weights()
-        np.savez(
-            directory / f"{name}.rank{rank}.npz",
-            weights=np.concatenate([np.ravel(value) for value in weights]),
-            **{f"history_{key}": np.asarray(value) for key, value in result["history"].items()},
-        )
-        del result
-        keras.backend.clear_session()
-        gc.freeze()  # what stays after a job: looked through again and again, it was a sixth of the time
-        print(f"{name} done", flush=True)
-    assert ("paceline" in sys.modules) == ("PACELINE_RANK" in os.environ)
+
+def run_case(name: str, directory: str) -> None:
+    """Runs a job, and leaves its weights and history in `directory`."""
+    function = JOBS[name]
+    keras.config.set_floatx(function.dtype)
+    keras.utils.set_random_seed(zlib.crc32(name.encode()) % 1000)
+    result = function()
+    if result is None:
+        (Path(directory) / f"{name}.absent").write_text(keras.__version__)
+        return
+    weights = result["weights"] if "weights" in result else result["model"].get_weights()
+    np.savez(
+        Path(directory) / f"{name}.rank{RANK}.npz",
+        weights=np.concatenate([np.ravel(value) for value in weights]),
+        **{f"history_{key}": np.asarray(value) for key, value in result["history"].items()},
+    )
 
 
 if __name__ == "__main__":
-    main()
+    for job in sys.argv[2:]:
+        run_case(job, sys.argv[1])
+        keras.backend.clear_session()
+    assert ("paceline" in sys.modules) == ("PACELINE_RANK" in os.environ)

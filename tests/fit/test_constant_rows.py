@@ -46,6 +46,7 @@ print("trained")
 """
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_a_job_whose_axis_0_is_shorter_than_its_workers_ends_with_the_reason(tmp_path: Path) -> None:
     """One worker had an anchor, one a positive, one nothing; the error spoke of a slice index."""

@@ -1,30 +1,23 @@
 """N workers compute what one worker computes: plain Keras without Paceline against 2, 3 and 4 workers, job by job."""
 
 import ast
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from parity.rows import GENERATED
 
-from programs import run_python, run_workers
+from worlds import Worlds
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "parity_jobs.py"
 WORLDS = (2, 3, 4)
-FULL = os.environ.get("PACELINE_PARITY") == "full"
-"""Whether every job runs on every world size, also those that only lead into the same arithmetic by another way."""
-LIMIT_SECONDS = 3000.0 if FULL else 1200.0
-"""For all jobs on one number of workers, on a machine that has other work to do, too."""
+IN_EVERY_CHECK = (2,)
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.timeout(2 * LIMIT_SECONDS + 100),  # the first test waits for one worker's run, and for the workers'
-    pytest.mark.xdist_group("parity"),
-]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
 
 NEWEST_KERAS = ["3", "15"]
 """Only an older one, in `make matrix`, may lack what a job trains."""
@@ -43,6 +36,7 @@ class DeclaredJob:
 
     name: str
     worlds: tuple[int, ...]
+    """Those of every check; on the others it runs in `make proof`."""
     dtype: str
 
 
@@ -52,17 +46,22 @@ def _declared_jobs() -> Iterator[DeclaredJob]:
             for decorator in getattr(node, "decorator_list", ()):
                 if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "job":
                     options = {option.arg: ast.literal_eval(option.value) for option in decorator.keywords}
-                    worlds = WORLDS if FULL else options.get("worlds", WORLDS)
+                    worlds = options.get("worlds", IN_EVERY_CHECK)
                     yield DeclaredJob(node.name, worlds, options.get("dtype", "float64"))
     for name, worlds in GENERATED.items():
-        yield DeclaredJob(name, WORLDS if FULL else worlds, "float64")
+        yield DeclaredJob(name, worlds, "float64")
 
 
 JOBS = tuple(_declared_jobs())
 
 
-def _cases(wanted: Callable[[DeclaredJob], bool]) -> list[tuple[str, int]]:
-    return [(job.name, size) for size in WORLDS for job in JOBS if wanted(job) and size in job.worlds]
+def _cases(wanted: Callable[[DeclaredJob], bool]) -> list[Any]:
+    return [
+        pytest.param(job.name, size, marks=() if size in job.worlds else pytest.mark.proof)
+        for size in WORLDS
+        for job in JOBS
+        if wanted(job)
+    ]
 
 
 @dataclass(frozen=True)
@@ -74,48 +73,45 @@ class Result:
 
 
 class Runs:
-    """The results of the reference and of each world; a world is started when its first result is asked for."""
+    """The results of the reference and of each world; a job runs when its first result is asked for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, worlds: Worlds) -> None:
         self._folder = folder
+        self._worlds = worlds
+        self._failed: dict[tuple[str, int], str] = {}
 
     def result(self, job: str, size: int = 1, rank: int = 0) -> Result:
         folder = self._folder / f"world_of_{size}"
-        if not folder.exists():
-            folder.mkdir()
-            self._run(size, folder)
-        absent = folder / f"{job}.absent"
+        absent, path = folder / f"{job}.absent", folder / f"{job}.rank{rank}.npz"
+        if not absent.exists() and not path.exists():
+            folder.mkdir(exist_ok=True)
+            self._run(job, size, folder)
         if absent.exists():
             version = absent.read_text()
             assert version.split(".")[:2] != NEWEST_KERAS, f"{job} trains nothing on Keras {version}"
             pytest.skip(f"Keras {version} cannot train {job}, alone or on several workers")
-        path = folder / f"{job}.rank{rank}.npz"
-        assert path.exists(), f"{job} did not come to its end; output:\n{(folder / 'output').read_text()}"
         with np.load(path) as archive:
             return Result(
                 archive["weights"],
                 {name: archive[name] for name in archive.files if name.startswith("history_")},
             )
 
-    def _run(self, size: int, folder: Path) -> None:
-        # One thread also for the reference, as each worker has: an Eigen thread more adds in another order. One for
-        # whole operations, too: where a step reads a variable twice, TensorFlow's grappler may drop the edge from a
-        # read to the update, and the update may then come first (`docs/exactness.md`).
-        threads = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-        try:
-            if size == 1:
-                ended = run_python(SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS, variables=threads)
+    def _run(self, job: str, size: int, folder: Path) -> None:
+        """A failure is told by each test that asks, and made once."""
+        if (job, size) not in self._failed:
+            world = self._worlds.plain if size == 1 else self._worlds.of(size)
+            try:
+                world.run(SCRIPT, job, folder)
+            except AssertionError as failure:
+                self._failed[job, size] = str(failure)
             else:
-                ended = run_workers(size, SCRIPT, folder, folder=folder, limit_seconds=LIMIT_SECONDS)
-        except AssertionError as fault:
-            (folder / "output").write_text(str(fault))
-            return
-        (folder / "output").write_text(f"exit code {ended.code}\n{ended.output}")
+                return
+        raise AssertionError(self._failed[job, size])
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(tmp_path_factory.mktemp("parity"))
+def runs(tmp_path_factory: pytest.TempPathFactory, worlds: Worlds) -> Runs:
+    return Runs(tmp_path_factory.mktemp("parity"), worlds)
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""What is computed from shares of a loss is recognised in graphs, operation by operation."""
+"""What is computed from shares of a loss is recognised in graphs, operation by operation; and the tape that asks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from paceline.fit.install import install_with_keras
 from paceline.fit.shares import is_share, mark_as_own, mark_as_share, terms
 from paceline.strategy.replica_context import StepRows
 
@@ -121,3 +122,13 @@ def test_eagerly_the_step_decides() -> None:
 def step_rows(local: Any) -> StepRows:
     collectives: Any = None
     return StepRows(local, 0, 2, collectives)
+
+
+def test_a_tape_takes_its_arguments_by_position_as_tensorflows_does() -> None:
+    install_with_keras()
+    used, unused = tf.constant(2.0), tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch([used, unused])
+        target = used**2
+    gradients = tape.gradient(target, [used, unused], tf.constant(10.0), tf.UnconnectedGradients.ZERO)
+    assert [float(gradient) for gradient in gradients] == [40.0, 0.0]

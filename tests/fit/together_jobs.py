@@ -1,19 +1,10 @@
-"""What ranks decide, notice and end together: one function a case, each run by every rank of one world.
+"""What ranks decide, notice and end together: one function a case, each run by every rank of a warm world."""
 
-paceline run --workers N together_jobs.py DIRECTORY [CASE …]
-
-Writes DIRECTORY/rank<r>.json: case to what it returned.
-"""
-
-import gc
 import itertools
-import json
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -286,6 +277,27 @@ def one_rank_raises_stop_iteration() -> Any:
 
 
 @case
+def collectives_that_ordinary_callbacks_cost() -> Any:
+    """Per batch: one that decides nothing, and one that gives every batch a learning rate, the same on all ranks."""
+
+    def collectives_of(callback: keras.callbacks.Callback) -> int:
+        group = current_world().data
+        before = group.num_entered
+        fit(model_of(), batches(), callback)
+        return group.num_entered - before
+
+    class Warming(Steps):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            super().on_train_batch_end(batch, logs)
+            self.model.optimizer.learning_rate = 0.001 * self.count
+
+    silent = Steps()
+    silent.same_on_all_ranks = True
+    least = collectives_of(silent)
+    return [(collectives_of(callback) - least) / silent.count for callback in (Steps(), Warming())]
+
+
+@case
 def nan_in_the_last_ranks_rows_terminates_all() -> Any:
     x, y = table()
     x[2 * BATCH + BATCH - 1] = np.nan
@@ -322,19 +334,27 @@ def ranks_feed_different_numbers_of_batches() -> Any:
     return fit(model_of(layers.BatchNormalization()), own, Steps())
 
 
-@case
-def data_ends_within_an_execution() -> Any:
-    """5 batches in executions of 2 and of 3; the last rank's, where there are several, end after 3 of them."""
+def data_ends_within_an_execution(steps_per_execution: int) -> Any:
+    """5 batches; the last rank's, where there are several, end after 3 of them."""
     found = {}
-    for steps_per_execution in (2, 3):
-        for name, rows in (("alike", 40), ("early", 24 if RANK == LAST else 40)):
-            model = model_of(steps_per_execution=steps_per_execution)
-            found[f"{name} by {steps_per_execution}"] = {
-                **fit(model, generated(rows), Steps()),
-                "iterations": int(model.optimizer.iterations.numpy()),
-                "evaluated": bool(np.isfinite(model.evaluate(generated(rows), verbose=0))),
-            }
+    for name, rows in (("alike", 40), ("early", 24 if RANK == LAST else 40)):
+        model = model_of(steps_per_execution=steps_per_execution)
+        found[name] = {
+            **fit(model, generated(rows), Steps()),
+            "iterations": int(model.optimizer.iterations.numpy()),
+            "evaluated": bool(np.isfinite(model.evaluate(generated(rows), verbose=0))),
+        }
     return found
+
+
+@case
+def data_ends_within_an_execution_of_2() -> Any:
+    return data_ends_within_an_execution(2)
+
+
+@case
+def data_ends_within_an_execution_of_3() -> Any:
+    return data_ends_within_an_execution(3)
 
 
 @case
@@ -390,9 +410,9 @@ class Statistics(keras.callbacks.Callback):
 
 @case
 def moving_statistics() -> Any:
-    """The last batch has two rows: with three ranks or more, some have none."""
+    """The last batch has one row: all ranks but one have none."""
     statistics = Statistics()
-    model_of(layers.BatchNormalization()).fit(batches(18), epochs=2, verbose=0, callbacks=[statistics])
+    model_of(layers.BatchNormalization()).fit(batches(17), epochs=2, verbose=0, callbacks=[statistics])
     return statistics.of_steps
 
 
@@ -446,12 +466,12 @@ def data_distributed_by_the_script() -> Any:
 
 @case
 def data_sharded_by_hand() -> Any:
-    """Ranks feed 12 rows each in global batches of 8: as many steps as shares of a batch, 8 / N, need for them."""
+    """Ranks feed 12 rows each in global batches of 7: as many steps as shares of a batch, 7 / N, need for them."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     model = model_of(layers.Dropout(0.2), optimizer=keras.optimizers.Adam(0.01))
     steps = Steps()
-    found = fit(model, batches(12).with_options(options), steps, epochs=np.int64(2))
+    found = fit(model, batches(12, 7).with_options(options), steps, epochs=np.int64(2))
     seeds = [int(number) for number in model.layers[0].seed_generator.state.numpy()]
     return {**found, "iterations": int(model.optimizer.iterations.numpy()), "draws": seeds[1]}
 
@@ -562,10 +582,11 @@ def the_first_line_of_fit() -> Any:
 
     def fits() -> None:
         model = model_of()
-        for batch_size in (BATCH, BATCH, BATCH // 2, BATCH):
+        for batch_size in (7, 7, 4, 7):
             model.fit(*table(), batch_size=batch_size, verbose=0, validation_data=batches(5))
-        model_of().fit(*table(), batch_size=BATCH, verbose=0)
+        model_of().fit(*table(), batch_size=7, verbose=0)
 
+    model_of()  # the first model of a job is told of its strategy
     return said_in(fits)
 
 
@@ -597,7 +618,7 @@ class InABranch(keras.Model):
         variables = self.trainable_variables
         gradients = tape.gradient(loss, variables)
         self.optimizer.build(variables)
-        tf.cond(loss > 1.0, lambda: self.optimizer.apply(gradients, variables), lambda: None)
+        tf.cond(loss > 2.0, lambda: self.optimizer.apply(gradients, variables), lambda: None)
         return {"loss": loss}
 
 
@@ -640,8 +661,23 @@ def callbacks_that_disagree_strictly() -> Any:
 
 
 @case
+def ranks_that_set_learning_rates_of_their_own() -> Any:
+    """The last rank's is not a number; strictly, so that the message has every rank's rate and callback."""
+    os.environ["PACELINE_STRICT"] = "1"
+    try:
+        act = keras.callbacks.LambdaCallback(
+            on_train_batch_end=lambda batch, logs: model.optimizer.learning_rate.assign(
+                float("nan") if RANK == LAST else 0.5 + RANK
+            )
+        )
+        model = model_of()
+        return error_of(lambda: model.fit(batches(), verbose=0, callbacks=[act]))
+    finally:
+        del os.environ["PACELINE_STRICT"]
+
+
+@case
 def moving_statistics_in_a_custom_loop() -> Any:
-    """Comes last: a script that names a strategy gets none by itself from then on."""
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         model = model_of(layers.BatchNormalization())
@@ -684,19 +720,8 @@ def run_of_a_tf_function() -> Any:
     return {"means": statistics, "of_steps": float(of_steps.result()), "outside": float(outside.result())}
 
 
-def main() -> None:
+def run_case(name: str) -> Any:
+    """What the case returned on this rank."""
     keras.config.set_floatx("float64")
-    gc.set_threshold(20_000)  # tracing makes many objects that stay: Python would look through all of them for nothing
-    wanted = sys.argv[2:] or CASES
-    results = {}
-    for name, function in CASES.items():
-        if name not in wanted:
-            continue
-        keras.utils.set_random_seed(1)
-        results[name] = function()
-        print(f"{name} done", flush=True)
-    (Path(sys.argv[1]) / f"rank{RANK}.json").write_text(json.dumps(results))
-
-
-if __name__ == "__main__":
-    main()
+    keras.utils.set_random_seed(1)
+    return CASES[name]()

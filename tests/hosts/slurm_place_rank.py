@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from paceline.cluster.slurm import outside_a_step, slurm_place
+from paceline.cluster.slurm_step import outside_a_step, slurm_place
 
 place = slurm_place(os.environ)
 if place is None:

@@ -7,11 +7,13 @@ import pytest
 from by_hand import TRAINING_RANK, start_by_hand, wait_for_output
 from lab import Lab
 
+from paceline.rendezvous.connection import SILENCE_LIMIT_SECONDS
+from process_table import SOON_SECONDS
 from programs import Ended
 
 pytestmark = pytest.mark.processes
 
-MAX_SECONDS_AFTER_A_LOSS = 15.0
+MAX_SECONDS_AFTER_A_LOSS = SILENCE_LIMIT_SECONDS + SOON_SECONDS
 
 
 def _training(lab: Lab, folder: Path):

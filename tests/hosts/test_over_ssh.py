@@ -9,12 +9,13 @@ import pytest
 from lab import LAPTOP, Lab
 from trained import SCRIPT, assert_trained_alike
 
-from process_table import Seen, until_gone
+from paceline.rendezvous.connection import SILENCE_LIMIT_SECONDS
+from process_table import SOON_SECONDS, Seen, until_gone
 from programs import Ended, Program
 
 pytestmark = pytest.mark.processes
 
-MAX_SECONDS_AFTER_A_LOSS = 15.0
+MAX_SECONDS_AFTER_A_LOSS = SILENCE_LIMIT_SECONDS + SOON_SECONDS
 HANGS = """
 import time, paceline
 from paceline.comm.world import current_world

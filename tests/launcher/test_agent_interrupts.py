@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.launcher.generations.time_limits import GRACE_SECONDS
+from paceline.launcher.generations.generation import GRACE_SECONDS
+from process_table import SOON_SECONDS
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
 
@@ -60,40 +61,50 @@ def test_a_signal_ends_the_job(start, number: signal.Signals, code: int):
 def test_ctrl_c_ends_stubborn_workers_and_all_their_children(start):
     job = start(STUBBORN)
     ready(job)
-    assert len(job.left_over()) >= 9
+    give_up_at = time.monotonic() + 30
+    while len(job.left_over()) < 9:  # a child's child may begin after its parents said that they are ready
+        assert time.monotonic() < give_up_at, job.left_over()
+        time.sleep(0.02)
     interrupted_at = time.monotonic()
     job.process.send_signal(signal.SIGINT)
     assert job.finish().code == 130
-    assert time.monotonic() - interrupted_at < 5
+    assert time.monotonic() - interrupted_at < SOON_SECONDS
     assert job.left_over() == []
 
 
+def seconds_to_the_end(job, *, is_second: bool) -> float:
+    ready(job)
+    interrupted_at = time.monotonic()
+    job.process.send_signal(signal.SIGINT)
+    assert job.process.stderr is not None
+    while "stopping" not in job.process.stderr.readline():
+        pass
+    if is_second:
+        job.process.send_signal(signal.SIGINT)
+    assert job.finish().code == 130
+    seconds = time.monotonic() - interrupted_at
+    assert job.left_over() == []
+    for rank in (0, 1):
+        (job.folder / f"ready{rank}").unlink()
+    return seconds
+
+
 def test_a_second_ctrl_c_kills_at_once(start):
-    """Three times, of which the quickest counts: a busy machine may need longer than the workers are given."""
-    seconds = []
+    """Three times, of which the quickest counts, beside a job that has its grace: on a busy machine all is slow."""
+    with_grace = seconds_to_the_end(start(STUBBORN), is_second=False)
     for _ in range(3):
-        job = start(STUBBORN)
-        ready(job)
-        interrupted_at = time.monotonic()
-        job.process.send_signal(signal.SIGINT)
-        assert job.process.stderr is not None
-        while "stopping" not in job.process.stderr.readline():
-            pass
-        job.process.send_signal(signal.SIGINT)
-        assert job.finish().code == 130
-        seconds.append(time.monotonic() - interrupted_at)
-        assert job.left_over() == []
-        if seconds[-1] < GRACE_SECONDS:
-            break
-        for rank in (0, 1):
-            (job.folder / f"ready{rank}").unlink()
-    assert min(seconds) < GRACE_SECONDS
+        if seconds_to_the_end(start(STUBBORN), is_second=True) < with_grace - GRACE_SECONDS / 2:
+            return
+    pytest.fail("the workers were given their grace")
 
 
 def test_kill_9_of_the_launcher_leaves_nothing(start):
     job = start(STUBBORN)
     ready(job)
-    assert len(job.left_over()) >= 9
+    give_up_at = time.monotonic() + 30
+    while len(job.left_over()) < 9:  # a child's child may begin after its parents said that they are ready
+        assert time.monotonic() < give_up_at, job.left_over()
+        time.sleep(0.02)
     job.process.kill()
     assert job.is_gone()
 

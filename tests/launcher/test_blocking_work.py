@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from paceline.launcher.blocking_work import in_background
+from paceline.launcher.event_loop import in_background
 
 
 def test_what_it_gives_and_raises_arrives() -> None:

@@ -16,7 +16,7 @@ from paceline.launcher.existing_snapshots import kept_seed, newest_snapshot, res
 from paceline.launcher.hosts.host_facts import facts_of_this_host
 from paceline.launcher.job import JobDescription
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.parts import Part
+from paceline.store.shards import Shard
 from paceline.store.snapshots import SnapshotStore, Writer
 
 
@@ -29,7 +29,7 @@ def job_in(directory: Path, seed: int | None = None) -> JobDescription:
 def kept(tmp_path: Path) -> Path:
     """A directory with a snapshot of a job whose seed was 7."""
     store = SnapshotStore(tmp_path / "kept", writer=Writer("job"))
-    record = store.write_part(1, 0, Part({"w": numpy.zeros(1)}, {}))
+    record = store.write_shard(1, 0, Shard({"w": numpy.zeros(1)}, {}))
     store.commit(1, SnapshotMeta(0, 0, 1, {"seed": 7}), [record])
     return tmp_path / "kept"
 

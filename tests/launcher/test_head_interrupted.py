@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from paceline.cluster.job_options import JobOptions
+from paceline.events.head_events import Restarted
+from paceline.events.worker_events import Event
 from paceline.launcher import head as head_module
-from paceline.launcher.generations.outcome import Cause, Hung, Outcome, WorkerFailed
+from paceline.launcher.generations.decisions import Cause, Hung, Outcome, WorkerFailed
 from paceline.launcher.head import Head
 from paceline.launcher.hosts.gathering import Gathering, Member
 from paceline.launcher.hosts.host_facts import facts_of_this_host
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.crew import CrewListener
-from paceline.rendezvous.agent_messages import Begin, Interface
+from paceline.rendezvous.agent_messages import Begin, Interface, Interrupt, WorkerEnded
 
 LIMIT_SECONDS = 30.0
 SNAPSHOTS = "memory://none"
@@ -62,10 +64,11 @@ class HeadAlone(Head):
         job = JobDescription(
             command=("true",), num_workers=1, environment=dict(os.environ), options=JobOptions(**options)
         )
-        super().__init__(job, "job", guard=None)  # type: ignore[arg-type]
+        super().__init__(job, "job", self.way_to_hosts)
         self.job, self.moment, self.number, self.cause = job, moment, number, cause
+        self._bus.subscribe(self.heard)
 
-    def _gathering(self, *_: Any) -> Gathering:
+    def way_to_hosts(self, *_: Any) -> Gathering:
         hosts = OneHost(self.job, comes=self.moment != "gathering")
         if self.moment == "gathering":
             self.interrupter = asyncio.create_task(self.interrupt_when_asked(hosts))
@@ -80,10 +83,9 @@ class HeadAlone(Head):
             self._interrupt(self.number)
         return Outcome(self.cause, ()), 3, []
 
-    async def _pause(self, *arguments: Any) -> None:
-        if self.moment == "pause":
+    def heard(self, event: Event) -> None:
+        if isinstance(event, Restarted) and self.moment == "pause":
             asyncio.get_running_loop().call_soon(self._interrupt, self.number)
-        await super()._pause(*arguments)
 
     async def _agreed_seed(self, members: Any) -> int:
         if self.moment == "store":
@@ -139,16 +141,15 @@ class EvictedHost(OneHost):
         super().__init__(job, comes=True)
         self._crew: Any = self._members[0].crew
         self._crew.begin, self._crew.finish = self.begin, self.finish
-        self._crew.last_words = lambda rank: ()
         self.number, self.num_generations = number, 0
 
     def begin(self, order: Begin, listener: CrewListener) -> None:
         self.num_generations += 1
         self.listener = listener
-        listener.ended(0, -9)
+        listener(WorkerEnded(0, -9))
 
     async def finish(self) -> None:
-        self.listener.interrupted(self.number)
+        self.listener(Interrupt(self.number))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
@@ -159,11 +160,7 @@ def test_a_word_to_another_host_while_a_failure_ends_is_not_lost(number: signal.
     )
     hosts = EvictedHost(job, number)
 
-    class Supervising(Head):
-        def _gathering(self, *_: Any) -> Gathering:
-            return hosts
-
-    head = Supervising(job, "job", guard=None)  # type: ignore[arg-type]
+    head = Head(job, "job", lambda *_: hosts)
     assert asyncio.run(asyncio.wait_for(head.run(), LIMIT_SECONDS)) == code
     assert hosts.num_generations == 1
     assert hosts.code == code

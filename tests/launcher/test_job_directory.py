@@ -55,7 +55,7 @@ def test_it_is_gone_when_the_launcher_was_killed(start) -> None:
     assert not private.exists()
 
 
-def test_a_rank_looks_where_its_launcher_says_and_else_where_its_watchdog_will_look() -> None:
+def test_a_rank_looks_where_its_launcher_says_and_else_where_its_agent_will_look() -> None:
     told = {environment.JOB_DIRECTORY: "/scratch/paceline-ab12"}
     assert own_job_directory("ab12", told) == Path("/scratch/paceline-ab12")
     assert own_job_directory("ab12", {}) == job_directory("ab12")

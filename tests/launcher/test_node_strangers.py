@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tests.launcher.conftest import Job, wait_until
 
-from paceline.cli.other_hosts import nodes_of
+from paceline.cli.host_options import nodes_of
 from paceline.cluster.spec import Address
 from paceline.rendezvous.agent_messages import Over
 from paceline.rendezvous.dialing import OTHER_JOB, UnreachableError, dial

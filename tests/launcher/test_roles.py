@@ -25,13 +25,15 @@ task, folder = json.loads(os.environ["TF_CONFIG"])["task"], Path(sys.argv[1])
 def steps():
     return len((folder / "steps").read_text())
 
-if task["type"] == "ps":
+if task["type"] == "evaluator":
     # The second life waits for steps that were made while nobody lived here.
     while (folder / "killed_after").exists() and steps() < int((folder / "killed_after").read_text()) + 3:
         time.sleep(0.01)
     with (folder / "lives").open("a") as lives:
         lives.write(f"{os.getpid()}\\n")
     print("serves", flush=True)
+    import signal
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # an evaluator notes it, to finish its last work
     time.sleep(600)
 """
 FITS = """
@@ -103,7 +105,8 @@ def test_training_goes_on_while_a_replaceable_process_comes_back(
     jobs = [
         begin(
             sys.executable,
-            *(ROLES_RUN, "ps:replaceable", "run", "--log-dir", str(logs), *options, str(script), str(tmp_path)),
+            *(ROLES_RUN, "evaluator:replaceable", "run", "--max-restarts", "1"),
+            *("--log-dir", str(logs), *options, str(script), str(tmp_path)),
         )
         for options in commands
     ]
@@ -120,11 +123,12 @@ def test_training_goes_on_while_a_replaceable_process_comes_back(
     told = finished[0].told
     assert [one.code for one in finished] == [0] * len(jobs), told
     assert all(job.is_gone() for job in jobs)
-    assert re.search(r"paceline: ps 0 \(\S+\) was killed by signal 9 \(SIGKILL\)\. ", "\n".join(told))
-    assert "paceline: ps 0 is started again in 1 s; the others go on" in told
-    assert any(re.fullmatch(rf"paceline: ps 0 runs again \(pid {second_pid} on \S+\)", line) for line in told)
-    assert len([row for row in finished[0].stdout.splitlines() if re.fullmatch(r"\[(\S+ )?ps 0\] serves", row)]) == 2
-    assert (logs / "latest" / "ps_0.log").read_text().count("serves\n") == 2
+    assert re.search(r"paceline: evaluator 0 \(\S+\) was killed by signal 9 \(SIGKILL\)\. ", "\n".join(told))
+    assert "paceline: evaluator 0 is started again; the others go on" in told
+    assert any(re.fullmatch(rf"paceline: evaluator 0 runs again \(pid {second_pid} on \S+\)", line) for line in told)
+    served = [row for row in finished[0].stdout.splitlines() if re.fullmatch(r"\[(\S+ )?evaluator 0\] serves", row)]
+    assert len(served) == 2
+    assert (logs / "latest" / "evaluator_0.log").read_text().count("serves\n") == 2
 
 
 def test_what_a_process_outside_of_the_world_is_told(start: Callable[..., Job], tmp_path: Path):
@@ -144,6 +148,7 @@ def test_what_a_process_outside_of_the_world_is_told(start: Callable[..., Job], 
         roles=[["ps", "replaceable"], ["evaluator", "sidecar"], ["ps", "replaceable"], ["chief", "fatal"]],
         chaos=["x"],
         snapshot_dir="/s",
+        snapshot_every="5",
         variables={"RANK": "9"},
     )
     finished = job.finish()
@@ -160,9 +165,10 @@ def test_what_a_process_outside_of_the_world_is_told(start: Callable[..., Job], 
     }
     assert {name: one["PACELINE_TASK"] for name, one in told.items()} == {name: name.replace("_", " ") for name in told}
     assert {one["PACELINE_JOB_ID"] for one in told.values()} == {told["ps_0"]["PACELINE_JOB_ID"]}
-    for name in ("PACELINE_CHAOS", "PACELINE_SNAPSHOT_DIR", "RANK"):
+    for name in ("PACELINE_CHAOS", "PACELINE_SNAPSHOT_EVERY", "PACELINE_SNAPSHOT_DIR", "RANK"):
         assert name in told["worker_0"]
-        assert not any(name in told[other] for other in beside)
+        may_follow = ("evaluator_0",) if name == "PACELINE_SNAPSHOT_DIR" else ()
+        assert [other for other in beside if name in told[other]] == [*may_follow]
     assert f"beside them on host {os.uname().nodename}: ps 0, evaluator 0, ps 1" in finished.told[1]
 
 
@@ -201,6 +207,7 @@ else:
     time.sleep(600)
 """,
         roles=[["ps", "replaceable"]],
+        max_restarts=1,
     )
     os.kill(int(job.wait_for_file("first")), signal.SIGKILL)
     finished = job.finish()
@@ -219,7 +226,7 @@ else:
     tell("deaf")
     time.sleep(600)
 """,
-        roles=[["evaluator", "sidecar"]],
+        roles=[["ps", "sidecar"]],
     )
     finished = job.finish()
     assert finished.code == 0, finished.stderr
@@ -236,10 +243,12 @@ if task["type"] == "ps":
 time.sleep(600)
 """,
         roles=[["ps", "replaceable"], ["evaluator", "sidecar"]],
+        max_restarts=2,
         log_dir=str(tmp_path / "logs"),
     )
     os.kill(int(job.wait_for_file("first")), signal.SIGKILL)
     if moment == "in the pause":
+        os.kill(int(job.wait_for_file("back")), signal.SIGKILL)
         log = tmp_path / "logs" / "latest" / "ps_0.log"
         assert wait_until(lambda: "is started again in 1 s" in log.read_text())
     else:
@@ -292,7 +301,7 @@ time.sleep(600)
 """
     )
     options = ("-n", "2", "--snapshot-dir", str(tmp_path / "snapshots"))
-    job = begin(sys.executable, ROLES_RUN, "ps:replaceable", "run", *options, str(script))
+    job = begin(sys.executable, ROLES_RUN, "evaluator:replaceable", "run", *options, str(script))
     for rank in (0, 1):
         job.wait_for_file(f"trains_{rank}")
     job.process.send_signal(signal.SIGTERM)

@@ -76,12 +76,12 @@ def test_a_job_killed_while_mpi_starts_leaves_no_segment(paceline_run):
         import time
         from pathlib import Path
         import paceline
-        from paceline.comm import segments
+        from paceline.comm import mpi_wiring
         from paceline.comm.world import current_world
         def wait(paths):
             Path(f"ready{paceline.rank()}").write_text(" ".join(sorted(map(str, paths))) + "\\n")
             time.sleep(60)
-        segments.unlink_segments = wait
+        mpi_wiring.unlink_segments = wait
         current_world().group.barrier()
         """,
         "--workers",

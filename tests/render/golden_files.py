@@ -43,7 +43,7 @@ FULL = TrainingRun(
         require_secret=True,
         allow_mismatch=True,
         network_interface="eth1",
-        no_drop_in=True,
+        drop_in=False,
         verbose=True,
     ),
 )

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,17 +218,17 @@ def test_slurm_reads_the_options_as_a_shell_would() -> None:
 
 
 def test_all_faults_are_told_at_once() -> None:
-    target = SlurmTarget(
-        job_name="a b", time="soon", partition="#", gpus_per_node="0", cpus_per_task=0, job_output='"',
-        notice_seconds=0, working_dir="here", setup=("\0",),
-    )  # fmt: skip
-    with pytest.raises(ConfigurationError) as raised:
-        sbatch_script(TrainingRun(script="-c", variables={"1": "", "A": None}), target)
-    told = [line.split(":")[0].strip() for line in str(raised.value).splitlines()[1:]]
-    assert sorted(told) == sorted(
-        ["SCRIPT", "--env", "--env", "--job-name", "--time", "--partition",
+    with pytest.raises(ValueError) as raised:  # noqa: PT011  # the whole text is compared below
+        SlurmTarget(
+            job_name="a b", time="soon", partition="#", gpus_per_node="0", cpus_per_task=0, job_output='"',
+            notice_seconds=0, working_dir="here", setup=("\0",),
+        )  # fmt: skip
+    assert sorted(line.split(":")[0] for line in str(raised.value).splitlines()) == sorted(
+        ["--job-name", "--time", "--partition",
          "--gpus-per-node", "--cpus-per-task", "--job-output", "--notice", "--working-dir", "--setup"]
     )  # fmt: skip
+    with pytest.raises(ConfigurationError, match=r"(?s)SCRIPT: .*--env: .*--env: "):
+        sbatch_script(TrainingRun(script="-c", variables={"1": "", "A": None}), SlurmTarget())
 
 
 @pytest.mark.parametrize("time", ["90", "90:00", "1:30:00", "2-0", "2-12:30", "2-12:30:00", "UNLIMITED"])
@@ -237,5 +238,13 @@ def test_times_as_slurm_writes_them(time: str) -> None:
 
 def test_no_option_can_end_its_line() -> None:
     for name in ("a\nb", "a\n", "a b", "a#b", "a'b", 'a"b', "a\\b"):
-        with pytest.raises(ConfigurationError):
-            sbatch_script(RUN, SlurmTarget(job_name=name))
+        with pytest.raises(ValueError, match="--job-name"):
+            SlurmTarget(job_name=name)
+
+
+def test_parameter_servers_are_in_the_command_and_refused_where_a_secret_is_required() -> None:
+    options = JobOptions(nnodes=2, workers="2", ps=3)
+    run = TrainingRun(script="train.py", options=options, variables={})
+    assert "--workers 2 --ps 3" in sbatch_script(run, SlurmTarget())
+    with pytest.raises(ConfigurationError, match=r"--require-secret: received --ps 3; expected no --ps"):
+        sbatch_script(replace(run, options=replace(options, require_secret=True)), SlurmTarget())

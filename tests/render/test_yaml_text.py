@@ -2,18 +2,17 @@
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.render.yaml_text import documents
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 TREES = st.recursive(
-    TEXTS | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)
+    TEXTS | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=12
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(TREES, max_size=3))
 def test_what_is_written_is_read(trees: list[object]) -> None:
     assert list(yaml.safe_load_all(documents(trees))) == trees

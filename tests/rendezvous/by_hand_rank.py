@@ -2,15 +2,13 @@
 
 import json
 import os
-import socket
 import sys
 import time
 
 from paceline.cluster.spec import Address, ClusterSpec, Task
-from paceline.errors import ConfigurationError, StartTimeoutError, exit_code_of
-from paceline.rendezvous.by_hand import Membership, join_by_hand
+from paceline.errors import ConfigurationError, StartError, exit_code_of
+from paceline.rendezvous.attaching import Membership, join_by_hand
 from paceline.rendezvous.channel import Failed
-from paceline.rendezvous.messages import Facts
 
 
 def say(**what: object) -> None:
@@ -30,10 +28,10 @@ def converse(membership: Membership) -> None:
         name = ask("cmd=get_my_kvsname").split("kvsname=")[1].strip()
         read = []
         for barrier in range(3):
-            value = barrier * 100 + membership.rank
-            ask(f"cmd=put kvsname={name} key=k{barrier}-{membership.rank} value={value}")
+            value = barrier * 100 + membership.identity.rank
+            ask(f"cmd=put kvsname={name} key=k{barrier}-{membership.identity.rank} value={value}")
             assert ask("cmd=barrier_in") == "cmd=barrier_out rc=0\n"
-            for rank in range(membership.world_size):
+            for rank in range(membership.identity.world_size):
                 reply = ask(f"cmd=get kvsname={name} key=k{barrier}-{rank}")
                 read.append(int(reply.split("value=")[1]))
         ask("cmd=finalize")
@@ -43,24 +41,25 @@ def converse(membership: Membership) -> None:
 def message_passing(membership: Membership) -> None:
     os.environ.update(
         PMI_FD=str(membership.pmi_socket.detach()),
-        PMI_RANK=str(membership.rank),
-        PMI_SIZE=str(membership.world_size),
+        PMI_RANK=str(membership.identity.rank),
+        PMI_SIZE=str(membership.identity.world_size),
     )
     from mpi4py import MPI
 
-    say(sum=MPI.COMM_WORLD.allreduce(membership.rank + 1), size=MPI.COMM_WORLD.Get_size())
+    say(sum=MPI.COMM_WORLD.allreduce(membership.identity.rank + 1), size=MPI.COMM_WORLD.Get_size())
     MPI.Finalize()
 
 
 def main(what: dict) -> None:
     cluster = ClusterSpec({"worker": tuple(Address(host, port) for host, port in what["addresses"])})
-    facts = Facts(what["versions"], seed=what["seed"], hostname=what["hostname"] or socket.gethostname())
-    membership = join_by_hand(cluster, Task("worker", what["index"]), facts, what["seconds"])
+    task = Task("worker", what["index"])
+    membership = join_by_hand(cluster, task, what["versions"], what["seed"], what["seconds"], what["hostname"])
+    identity = membership.identity
     say(
-        seed=membership.seed,
-        job_id=membership.job_id,
-        local=[membership.local_rank, membership.local_world_size],
-        watchdog=membership._watchdog.pid,
+        seed=identity.seed,
+        job_id=identity.job_id,
+        local=[identity.local_rank, identity.local_world_size],
+        agent=membership.agent.pid,
     )
     match what["then"]:
         case "leave":
@@ -75,6 +74,12 @@ def main(what: dict) -> None:
             sys.stdin.readline()
             membership.line.send(Failed("ZeroDivisionError: division by zero", "", 1))
             os._exit(1)
+        case "fail-slowly":
+            sys.stdin.readline()
+            membership.line.send(Failed("ZeroDivisionError: division by zero", "", 1))
+            say(failed=True)
+            sys.stdin.readline()
+            os._exit(1)
         case "leave-then-wait":
             membership.leave()
             say(left=True)
@@ -85,6 +90,6 @@ def main(what: dict) -> None:
 if __name__ == "__main__":
     try:
         main(json.loads(sys.argv[1]))
-    except (ConfigurationError, StartTimeoutError) as error:
+    except (ConfigurationError, StartError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(exit_code_of(error))

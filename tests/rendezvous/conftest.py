@@ -39,7 +39,7 @@ class Rank:
         return self.process.wait(deadline_seconds)
 
     def errors(self) -> str:
-        """What is on its stderr, its watchdog's lines included."""
+        """What is on its stderr, its agent's lines included."""
         return self._errors.read_text()
 
     def until_error(self, text: str, deadline_seconds: float = SOON_SECONDS) -> None:
@@ -94,7 +94,7 @@ class Job:
         return self._ranks[-1]
 
     def until_gone(self) -> list[Seen]:
-        """What does not go: ranks, watchdogs, whatever they started."""
+        """What does not go: ranks, agents, whatever they started."""
         return until_gone(lambda: marked(_MARK, self.mark))
 
     def end(self) -> None:

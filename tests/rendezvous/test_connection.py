@@ -6,23 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 from paceline.rendezvous.connection import SILENCE_LIMIT_SECONDS, Connection
-from paceline.rendezvous.loop import Loop
 from paceline.wire.codec import Decoder
 from paceline.wire.frames import frame
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def __call__(self) -> float:
-        return self.time
+from turned_loop import TurnedLoop
 
 
 class Heard:
     """A connection's owner: keeps what it is told."""
 
-    def __init__(self, loop: Loop, end: socket.socket) -> None:
+    def __init__(self, loop: TurnedLoop, end: socket.socket) -> None:
         self.objects: list[object] = []
         self.closed: list[str] = []
         self.connection = Connection(loop, end)
@@ -30,13 +22,10 @@ class Heard:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def loop(clock: Clock) -> Loop:
-    return Loop(clock)
+def loop() -> Iterator[TurnedLoop]:
+    loop = TurnedLoop()
+    yield loop
+    loop.close()
 
 
 @pytest.fixture
@@ -53,7 +42,7 @@ def test_messages_arrive_in_order(loop, ends):
     near, far = ends
     heard = Heard(loop, near)
     far.sendall(frame({"a": 1}) + frame({"a": 2}))
-    loop.tick()
+    loop.turn()
     assert heard.objects == [{"a": 1}, {"a": 2}]
 
 
@@ -61,7 +50,7 @@ def test_the_end_of_the_peer_is_told_once(loop, ends):
     near, far = ends
     heard = Heard(loop, near)
     far.close()
-    loop.tick()
+    loop.turn()
     heard.connection.fail("again")
     assert heard.closed == ["the connection to it was closed"]
 
@@ -70,7 +59,7 @@ def test_nonsense_ends_the_connection(loop, ends):
     near, far = ends
     heard = Heard(loop, near)
     far.sendall(b"\x00\x00\x00\x02[]")
-    loop.tick()
+    loop.turn()
     assert "an invalid message" in heard.closed[0]
 
 
@@ -85,8 +74,7 @@ def test_what_is_sent_while_the_peer_does_not_read_arrives_later(loop, ends):
     received = b""
     while len(received) < len(sent):
         received += far.recv(1 << 20)
-        loop.post(lambda: None)  # or the loop would wait for ever once it has sent everything
-        loop.tick()
+        loop.turn()
     assert received == sent
 
 
@@ -95,17 +83,41 @@ def test_a_peer_that_never_reads_is_given_up(loop, ends):
     heard = Heard(loop, near)
     for _ in range(40):
         heard.connection.send({"text": "x" * 1_000_000})
-    loop.tick()
+    loop.turn()
     assert heard.closed == ["it does not read its messages"]
 
 
-def test_silence_is_counted_from_the_last_word(loop, clock, ends):
+def test_silence_is_counted_from_the_last_word(loop, ends):
     near, far = ends
     heard = Heard(loop, near)
-    clock.time = SILENCE_LIMIT_SECONDS - 1
+    loop.now = SILENCE_LIMIT_SECONDS - 1
     far.sendall(frame({}))
-    loop.tick()
-    clock.time += SILENCE_LIMIT_SECONDS
+    loop.turn()
+    loop.now += SILENCE_LIMIT_SECONDS
     assert not heard.connection.is_silent()
-    clock.time += 0.1
+    loop.now += 0.1
     assert heard.connection.is_silent()
+
+
+def test_a_callback_closes_a_connection_that_is_ready_in_the_same_round(loop):
+    """A loop raised ValueError ("Invalid file descriptor: -1"), so an agent failed and killed its worker: when a group
+    stood in the very moment in which the chief's look at the rank's own port arrived, too.
+    """
+    pairs = [socket.socketpair() for _ in range(2)]
+    heard: list[Heard] = []
+    closed: list[int] = []
+
+    def close_the_other(number: int) -> None:
+        closed.append(number)
+        heard[1 - number].connection.close()
+
+    for number, (near, far) in enumerate(pairs):
+        one = Heard(loop, near)
+        one.connection.attach(Decoder(dict), lambda _, number=number: close_the_other(number), one.closed.append)
+        heard.append(one)
+        far.sendall(frame({}))
+    loop.turn(2)
+    assert len(closed) == 1
+    for one, (_, far) in zip(heard, pairs, strict=True):
+        one.connection.close()
+        far.close()

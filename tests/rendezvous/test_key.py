@@ -48,7 +48,7 @@ def test_a_secret_that_is_missing_or_empty_is_refused(tmp_path):
 
 
 def test_a_secret_that_is_required_and_absent_is_refused_with_how_to_make_one():
-    with pytest.raises(ConfigurationError, match=r"PACELINE_SECRET_FILE is not set.*umask 077"):
+    with pytest.raises(ConfigurationError, match=r"--secret-file \(PACELINE_SECRET_FILE\) is not set.*umask 077"):
         job_key(ONE, {"PACELINE_REQUIRE_SECRET": "1"})
 
 

@@ -87,6 +87,15 @@ def accumulation() -> Any:
 
 
 @job
+def layers_and_an_optimizer_with_state() -> Any:
+    """What the jobs above have one by one."""
+    hidden = (layers.BatchNormalization(), layers.Dropout(0.3), layers.GaussianNoise(0.1))
+    rate = keras.optimizers.schedules.CosineDecay(0.02, 60)
+    optimizer = keras.optimizers.Adam(rate, clipnorm=0.5, gradient_accumulation_steps=4)
+    return result_of(model_of(*hidden, optimizer=optimizer), shuffled())
+
+
+@job
 def moving_average_swapped_in() -> Any:
     optimizer = keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=5)
     swap = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)

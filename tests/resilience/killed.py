@@ -25,7 +25,6 @@ class Struck(keras.callbacks.Callback):
         number, rank, step, target = (*BLOW.split(), "", "", "", "")[:4]
         if rank == str(RANK) and step == str(int(self.model.optimizer.iterations)):
             _wait_for_a_snapshot()
-            Path("struck_at").write_text(repr(time.time()))
             os.kill(os.getppid() if target == "launcher" else os.getpid(), signal.Signals[number])
 
 

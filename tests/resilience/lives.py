@@ -17,12 +17,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from paceline.comm.wishes import Wishes
+from paceline.comm.step_flags import StepFlags
 from paceline.comm.world import current_world
 from paceline.data import seeds
 from paceline.errors import EXIT_PREEMPTED
-from paceline.fit.snapshots import kept_fit
-from paceline.resilience import signals
+from paceline.fit.snapshots import resumable_fit
+from paceline.resilience import schedule
 from paceline.strategy.operation_seeds import use_job_seed
 
 SEED = 77
@@ -74,8 +74,8 @@ def _happens(what: str, number: int) -> None:
 
 def die_now() -> None:
     """What was handed over is written first: which snapshot is there must not depend on the disk."""
-    for keeper in kept_fit._process.keepers.values():
-        assert keeper.finish(20)
+    for manager in resumable_fit._process.managers.values():
+        assert manager.finish(20)
     raise Death
 
 
@@ -104,14 +104,14 @@ def live(job: Callable[[], Any], directory: Path | None, death: tuple[str, int] 
     """Runs `job` as a process of its own would; what it returns, or None if it died."""
     keras.backend.clear_session()
     keras.config.set_dtype_policy("float32")
-    kept_fit._process = kept_fit._Process()
+    resumable_fit._process = resumable_fit._Process()
     random.seed(SEED)
     np.random.seed(SEED)
     seeds.set_num_default_generators(0)
     tf.random.set_seed(None)
     use_job_seed(SEED)
-    current_world().wishes = Wishes()
-    signals._watched.clear()
+    current_world().flags = StepFlags()
+    schedule._watched.clear()
     _life.counts, _life.death = {}, death
     try:
         with _variables(directory):
@@ -123,8 +123,8 @@ def live(job: Callable[[], Any], directory: Path | None, death: tuple[str, int] 
             raise
         return None
     finally:
-        for keeper in kept_fit._process.keepers.values():
-            keeper.close()
+        for manager in resumable_fit._process.managers.values():
+            manager.close()
 
 
 def lives(job: Callable[[], Any], directory: Path, *deaths: tuple[str, int]) -> Any:

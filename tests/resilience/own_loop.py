@@ -15,6 +15,13 @@ import paceline
 LAST, EVERY = 20, 4
 directory, death, blow = (*sys.argv[1:], "", "", "")[:3]
 
+
+def show(event: Any) -> None:
+    if not isinstance(event, paceline.events.SnapshotTaken):  # comes from a thread of its own
+        print(f"EVENT {type(event).__name__} {event.step}", flush=True)
+
+
+paceline.events.subscribe(show)
 keras.utils.set_random_seed(3)
 features = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
 data = iter(tf.data.Dataset.from_tensor_slices((features, features.sum(axis=1))).shuffle(32).repeat().batch(8))
@@ -56,8 +63,8 @@ class Drawn:
 
 drawn = Drawn()
 state = paceline.TrainingState(
-    directory, model=model, optimizer=optimizer, mean=mean, offset=offset, data=data, drawn=drawn
-)
+    directory, model=model, optimizer=optimizer, mean=mean, offset=offset, data=data, random=drawn
+)  # a name that a snapshot's own part once had: what the script registered was lost
 first = state.restore()
 print(f"FIRST {first}", flush=True)
 for step in range(first, LAST):
@@ -72,7 +79,7 @@ for step in range(first, LAST):
         if blow:
             signal.raise_signal(signal.Signals[blow])
         else:
-            assert state._keeper.finish(20)
+            assert state._manager.finish(20)
             os._exit(9)
     if step % EVERY == EVERY - 1:
         state.save(step + 1, {"distance": abs(step + 1 - 8)})

@@ -1,12 +1,6 @@
-"""Runs the jobs' lives in one process: ``python resume_jobs.py DIRECTORY [JOB …]``; prints a line of JSON for each."""
+"""The lives of each job, in one process that nobody launched: a warm world of `test_resume.py`."""
 
-import gc
-import json
-import os
 import random
-import sys
-import time
-import traceback
 from pathlib import Path
 
 from jobs import JOBS, MANY_FITS, STEPS, STEPS_OF_MANY, STEPS_UNTIL_PRUNED
@@ -51,41 +45,26 @@ DEATHS = {
 """Where it matters."""
 
 
-DIE_TWICE = {"adam_schedule_clipnorm", "large_shuffle_buffers", "several_fits"}
-"""In every check; with PACELINE_RESUME=full all do. A life is most of what a job costs."""
+DIE_TWICE = {"layers_and_an_optimizer_with_state", "large_shuffle_buffers", "several_fits"}
+"""In every check; in `make proof` all do. A life is most of what a job costs."""
 
 
-def deaths_of(job_name: str, num_steps: int) -> list[tuple[str, int]]:
+def run_case(name: str, directory: str, num_deaths: str) -> dict[str, object]:
+    """What the job comes to undisturbed, and after its deaths (``as few`` as it takes, or ``two``)."""
+    plain = live(JOBS[name], None)
+    deaths = DEATHS.get(name) or deaths_of(name, num_steps(), num_deaths == "two" or name in DIE_TWICE)
+    again = lives(JOBS[name], Path(directory) / name, *deaths)
+    return {"plain": plain, "resumed": again, "deaths": deaths}
+
+
+def deaths_of(job_name: str, num_steps: int, is_twice: bool) -> list[tuple[str, int]]:
     """One death anywhere, and one at most as far from where the life that follows begins."""
     drawn = random.Random(job_name)
     first = drawn.randint(1, num_steps)
     left = num_steps - 3 * ((first - 1) // 3)
     deaths = [("step", first), ("step", drawn.randint(1, max(1, left - 3)))]
-    return deaths if job_name in DIE_TWICE or os.environ.get("PACELINE_RESUME") == "full" else deaths[:1]
+    return deaths if is_twice else deaths[:1]
 
 
-def main() -> None:
-    directory = Path(sys.argv[1])
-    for name in PHASES:
-        JOBS[name] = JOBS["validation_data"]
-    gc.set_threshold(20_000)  # tracing makes many objects that stay: Python would look through all of them for nothing
-    gc.freeze()  # each life begins with a whole collection: TensorFlow's own modules need none
-    for name in sys.argv[2:] or JOBS:
-        begin = time.monotonic()
-        try:
-            told = run(name, directory / name)
-        except BaseException as error:
-            traceback.print_exc()
-            told = {"error": repr(error)}
-        print("RESULT " + json.dumps({"job": name, "seconds": round(time.monotonic() - begin, 1), **told}), flush=True)
-
-
-def run(name: str, directory: Path) -> dict[str, object]:
-    plain = live(JOBS[name], None)
-    deaths = DEATHS.get(name) or deaths_of(name, num_steps())
-    again = lives(JOBS[name], directory, *deaths)
-    return {"plain": plain, "resumed": again, "deaths": deaths}
-
-
-if __name__ == "__main__":
-    main()
+for _name in PHASES:
+    JOBS[_name] = JOBS["validation_data"]

@@ -20,7 +20,7 @@ OPTIONS = ("--snapshot-dir", "first", "--snapshot-every", "600s", "--snapshot-ke
 
 
 def run(folder: Path) -> tuple[str, list[Any]]:
-    ended = run_workers(2, *OPTIONS, SCRIPT, folder=folder)
+    ended = run_workers(1, *OPTIONS, SCRIPT, folder=folder)
     assert ended.code == 0, ended.output
     (line,) = {line.partition("END ")[2] for line in ended.output.splitlines() if "END " in line}
     return ended.output, json.loads(line)

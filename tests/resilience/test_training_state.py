@@ -1,20 +1,13 @@
 """A loop of the user's own that dies goes on, and ends with the same bits."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from paceline.comm.wishes import Wishes
 from paceline.errors import EXIT_PREEMPTED
-from paceline.fit.snapshots import training_state
-from paceline.fit.snapshots.training_state import TrainingState
-from paceline.rendezvous.channel import FitEnded
-from paceline.resilience.signals import Preemption
 from paceline.store.retention import METRICS
 from paceline.store.snapshots import SnapshotStore
-from programs import run_python
+from programs import run_python, run_workers
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -24,6 +17,9 @@ SCRIPT = Path(__file__).parent / "own_loop.py"
 def test_goes_on_after_a_death_and_after_being_told_to_stop(tmp_path: Path) -> None:
     undisturbed = run_python(SCRIPT, tmp_path / "a", folder=tmp_path)
     assert undisturbed.lines("FIRST") == ["FIRST 0"], undisturbed.output
+    assert undisturbed.lines("EVENT") == [f"EVENT StepDone {step}" for step in (4, 8, 12, 16, 20)] + [
+        "EVENT FitEnded 20"
+    ]
     newest = SnapshotStore(tmp_path / "a").newest_intact().found
     assert newest is not None
     assert newest.notes[METRICS] == {"distance": newest.step - 8.0}
@@ -33,18 +29,14 @@ def test_goes_on_after_a_death_and_after_being_told_to_stop(tmp_path: Path) -> N
     assert told.code == EXIT_PREEMPTED, told.output
     resumed = run_python(SCRIPT, tmp_path / "b", folder=tmp_path)
     assert resumed.lines("FIRST") == ["FIRST 16"]
+    assert resumed.lines("EVENT") == ["EVENT TrainingResumed 16", "EVENT StepDone 20", "EVENT FitEnded 20"]
     assert resumed.lines("END") == undisturbed.lines("END") != []
 
 
-def test_no_step_is_due_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the disk takes, and whatever the script does then: with --hang-timeout the job would be ended."""
-    happened: list[Any] = []
-    state = TrainingState(tmp_path)
-    state._world = SimpleNamespace(tell=happened.append)  # type: ignore[assignment]
-    state._keeper = SimpleNamespace(close=lambda: happened.append("close"))  # type: ignore[assignment]
-    state.close()
-    assert happened == [], "it has not begun"
-    state._is_open = True
-    monkeypatch.setattr(training_state, "preemption_of", lambda _: Preemption(Wishes()))
-    state.close()
-    assert happened == [FitEnded(), "close"]
+def test_chaos_strikes_a_loop_at_its_save(tmp_path: Path) -> None:
+    """Its steps are events, as those of `fit` are."""
+    options = ("--chaos", "exception:step=6", "--snapshot-dir", "unused")
+    struck = run_workers(1, *options, SCRIPT, tmp_path / "a", folder=tmp_path)
+    assert struck.code == 1, struck.output
+    assert "RuntimeError: chaos: exception:rank=0,step=6,generation=1" in struck.output
+    assert [line.partition("] ")[2] for line in struck.lines("[0] EVENT")] == ["EVENT StepDone 4", "EVENT StepDone 8"]

@@ -15,7 +15,7 @@ import numpy
 from made_snapshots import save
 
 from paceline.store.manifest import DamagedSnapshot, SnapshotMeta
-from paceline.store.parts import Part
+from paceline.store.shards import Shard
 from paceline.store.snapshots import SnapshotStore, Writer
 
 KEEP = 2
@@ -27,8 +27,8 @@ def write_for_ever(directory: str) -> None:
     with store.hold():
         found = store.newest_intact().found
         for step in count(1 + (found.step if found else 0)):
-            part = Part({"w": numpy.full(_LARGE_BYTES, step % 256, "uint8")}, {"step": step})
-            store.commit(step, SnapshotMeta(0, 0, 1), [store.write_part(step, 0, part)])
+            part = Shard({"w": numpy.full(_LARGE_BYTES, step % 256, "uint8")}, {"step": step})
+            store.commit(step, SnapshotMeta(0, 0, 1), [store.write_shard(step, 0, part)])
             print(step, flush=True)
 
 

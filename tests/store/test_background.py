@@ -105,12 +105,3 @@ def test_leaving_does_not_wait_for_ever():
     assert slow.done == []
     slow.go.release(1)
     assert writer.flush(LIMIT_SECONDS)
-
-
-def test_time_is_told():
-    ticks = iter([10.0, 12.5])
-    slow = Slow()
-    slow.go.release(1)
-    with BackgroundWriter(slow.write, slow.on_done, clock=lambda: next(ticks)) as writer:
-        writer.submit("a")
-    assert slow.done[0][1].seconds == pytest.approx(2.5)

@@ -16,12 +16,12 @@ from made_snapshots import JOB, part, save
 from paceline.errors import ConfigurationError
 from paceline.store.background import BackgroundWriter, Outcome
 from paceline.store.manifest import MANIFEST_FILE, SnapshotMeta
-from paceline.store.parts import TENSORS_FILE, Part, PartRecord, rank_folder
+from paceline.store.shards import TENSORS_FILE, Shard, ShardRecord, rank_folder
 from paceline.store.snapshots import SnapshotStore, Writer
 
 LIMIT_SECONDS = 30
 DISK_BYTES = 1 << 20
-LARGE = Part({"w": numpy.ones(2 * DISK_BYTES, "uint8")}, {})
+LARGE = Shard({"w": numpy.ones(2 * DISK_BYTES, "uint8")}, {})
 
 
 @contextlib.contextmanager
@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_old_snapshot_and_the_next_try_succeeds(full: tup
     store, number = full
     save(store, 10)
     with pytest.raises(OSError) as raised:  # noqa: PT011 - the number is looked at below
-        store.write_part(20, 0, LARGE)
+        store.write_shard(20, 0, LARGE)
     assert raised.value.errno == number
     assert store.records(20) == ()
     assert store.newest_intact().found.step == 10
@@ -71,7 +71,7 @@ def test_a_disk_that_is_full_to_the_last_byte_commits_nothing(tmp_path: Path):
     with small_disk(tmp_path / "run") as number:
         store = SnapshotStore(tmp_path / "run", writer=JOB)
         save(store, 10)
-        records = [store.write_part(20, rank, part(20, rank)) for rank in range(2)]
+        records = [store.write_shard(20, rank, part(20, rank)) for rank in range(2)]
         meta = SnapshotMeta(0, 0, 2, {"hosts": "h" * (DISK_BYTES // 2)})
         with _no_room_left(tmp_path / "run", number), pytest.raises(OSError) as raised:  # noqa: PT011
             store.commit(20, meta, records)
@@ -96,10 +96,10 @@ def _no_room_left(directory: Path, number: int) -> Iterator[None]:
 
 def test_the_background_writer_tells_a_full_disk_and_goes_on(full: tuple[SnapshotStore, int]):
     store, number = full
-    told: list[tuple[int, Outcome[PartRecord]]] = []
+    told: list[tuple[int, Outcome[ShardRecord]]] = []
 
-    def write(job: tuple[int, Part]) -> PartRecord:
-        return store.write_part(job[0], 0, job[1])
+    def write(job: tuple[int, Shard]) -> ShardRecord:
+        return store.write_shard(job[0], 0, job[1])
 
     with BackgroundWriter(write, lambda job, outcome: told.append((job[0], outcome))) as writer:
         writer.submit((10, LARGE))
@@ -135,10 +135,10 @@ def test_the_oldest_make_room_while_an_intact_newer_one_stays(full: tuple[Snapsh
     if full[1] != errno.ENOSPC:
         pytest.skip("needs a real file system: a limit on the size of files leaves the disk as it is")
     store = SnapshotStore(tmp_path / "run", keep=3, writer=JOB)
-    large = Part({"w": numpy.ones(DISK_BYTES // 3, "uint8")}, {})
+    large = Shard({"w": numpy.ones(DISK_BYTES // 3, "uint8")}, {})
 
     def save_large(step: int) -> int:
-        return store.commit(step, SnapshotMeta(0, 0, 1), [store.write_part(step, 0, large)]).disk_bytes
+        return store.commit(step, SnapshotMeta(0, 0, 1), [store.write_shard(step, 0, large)]).disk_bytes
 
     disk_bytes = save_large(10)
     assert store.clearing.make_room(disk_bytes) == ()
@@ -170,7 +170,7 @@ def test_a_directory_that_has_become_read_only_can_be_gone_on_from(full: tuple[S
     with store.hold():
         assert store.newest_intact().found.step == 10
         with pytest.raises(OSError, match="Read-only"):
-            store.write_part(20, 0, part(20))
+            store.write_shard(20, 0, part(20))
         store.abandon(20)
         subprocess.run(["mount", "-o", "remount,rw", str(tmp_path / "run")], check=True, timeout=LIMIT_SECONDS)
         store.confirm_hold()
@@ -183,7 +183,7 @@ def test_a_directory_that_has_become_read_only_can_be_gone_on_from(full: tuple[S
 
 def test_a_directory_removed_under_the_writer(tmp_path: Path):
     store = SnapshotStore(tmp_path / "run", writer=JOB)
-    records = [store.write_part(10, rank, part(10, rank)) for rank in range(2)]
+    records = [store.write_shard(10, rank, part(10, rank)) for rank in range(2)]
     shutil.rmtree(tmp_path / "run")
     with pytest.raises(FileNotFoundError):
         store.commit(10, SnapshotMeta(0, 0, 2), records)
@@ -195,5 +195,5 @@ def test_a_directory_removed_under_the_writer(tmp_path: Path):
 def test_a_mount_that_has_gone_is_not_replaced_by_the_host_s_own_disk(tmp_path: Path):
     store = SnapshotStore(tmp_path / "mount" / "run", writer=JOB)
     with pytest.raises(FileNotFoundError):
-        store.write_part(10, 0, part(10))
+        store.write_shard(10, 0, part(10))
     assert not [*tmp_path.iterdir()]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.store.damage import DamagedSnapshotError
+from paceline.store.folder import DamagedSnapshotError
 from paceline.store.json_bytes import from_bytes, sealed, to_bytes, unsealed
 
 KEYS = st.text().filter(lambda key: key != "$float")  # refused: it stands for infinities

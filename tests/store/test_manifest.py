@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from paceline.store import json_bytes
 from paceline.store.catalog import Catalog
-from paceline.store.damage import DamagedSnapshotError, OtherVersionError
+from paceline.store.folder import DamagedSnapshotError, OtherVersionError
 from paceline.store.local_folder import LocalFolder
 from paceline.store.manifest import MANIFEST_FILE, SnapshotMeta, manifest_bytes, parsed_manifest
-from paceline.store.parts import FileRecord, PartRecord
+from paceline.store.shards import FileRecord, ShardRecord
 
 FILES = (FileRecord("state.json", 2, "0" * 32), FileRecord("tensors.safetensors", 5, "a" * 32))
 META = SnapshotMeta(epoch=2, fit_call=1, world_size=2, notes={"hosts": ["a", "b"], "threads": 4})
-PARTS = (PartRecord(0, FILES), PartRecord(1, FILES))
+PARTS = (ShardRecord(0, FILES), ShardRecord(1, FILES))
 WHOLE = manifest_bytes(130, 1000.5, META, PARTS)
 
 
@@ -27,7 +27,7 @@ def _parsed(data: bytes, step: int = 130):
 
 def test_it_comes_back():
     info = _parsed(WHOLE)
-    assert (info.step, info.created_at_seconds, info.meta, info.parts) == (130, 1000.5, META, PARTS)
+    assert (info.step, info.created_at_seconds, info.meta, info.shards) == (130, 1000.5, META, PARTS)
     assert (info.epoch, info.fit_call, info.world_size, info.notes) == (2, 1, 2, META.notes)
     assert info.size_bytes == 14
 
@@ -77,7 +77,7 @@ def test_a_missing_field_is_named(field: str):
 
 @pytest.mark.parametrize("world_size", [0, 1, 3, 10**18])
 def test_parts_and_ranks_must_agree(world_size: int):
-    with pytest.raises(DamagedSnapshotError, match="2 parts"):
+    with pytest.raises(DamagedSnapshotError, match="2 shards"):
         _parsed(sealed({**content(), "world_size": world_size}))
 
 
@@ -98,6 +98,13 @@ def test_another_version_is_named_and_is_no_damage(version: int, tmp_path: Path)
         file.write(data)
     with pytest.raises(OSError, match=f"no snapshot could be read.*version {version}"):
         Catalog(folder).newest_intact()
+
+
+def test_another_version_is_named_wherever_it_has_its_checksum():
+    """Version 1 had the checksum at the end, and was read as damaged."""
+    data = json.dumps({**content(), "version": 1, "sha256": "0" * 64}).encode()
+    with pytest.raises(OtherVersionError, match="version 1 of the snapshot format"):
+        _parsed(data)
 
 
 def test_people_can_read_it():

@@ -13,9 +13,9 @@ import pytest
 from made_snapshots import JOB, part, save, steps
 
 from paceline.store import local_folder
-from paceline.store.damage import DamagedSnapshotError
+from paceline.store.folder import DamagedSnapshotError
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.parts import FileRecord, PartRecord
+from paceline.store.shards import FileRecord, ShardRecord
 from paceline.store.snapshots import SnapshotStore, Writer
 
 META = SnapshotMeta(0, 0, 2)
@@ -53,22 +53,22 @@ def test_what_ranks_wrote_comes_back(store: SnapshotStore, place: str):
 
 def test_what_is_not_committed_is_no_snapshot(store: SnapshotStore):
     save(store, 10)
-    store.write_part(20, 0, part(20))
+    store.write_shard(20, 0, part(20))
     assert steps(store) == [10]
     assert store.newest_intact().found.step == 10
 
 
 def test_a_chief_learns_of_parts_through_the_directory(store: SnapshotStore):
     assert store.records(10) == ()
-    first = store.write_part(10, 0, part(10, 0))
+    first = store.write_shard(10, 0, part(10, 0))
     assert store.records(10) == (first,)
     assert store.begun() == {0}
-    second = store.write_part(10, 1, part(10, 1))
+    second = store.write_shard(10, 1, part(10, 1))
     assert store.records(10) == (first, second)
     assert store.records(10, attempt=1) == ()
     assert store.records(20) == ()
     info = store.commit(10, META, store.records(10))
-    assert info.parts == (first, second)
+    assert info.shards == (first, second)
 
 
 def test_a_chief_that_commits_in_the_moment_in_which_it_sees_a_part_takes_nothing_from_its_writer(
@@ -76,7 +76,7 @@ def test_a_chief_that_commits_in_the_moment_in_which_it_sees_a_part_takes_nothin
 ):
     """The last part's directory is renamed while its writer may still be about to synchronise it."""
     store = SnapshotStore(tmp_path, writer=Writer("4f2a"))
-    first = store.write_part(10, 0, part(10, 0))
+    first = store.write_shard(10, 0, part(10, 0))
     infos = []
 
     def look(*_: object) -> None:
@@ -86,33 +86,33 @@ def test_a_chief_that_commits_in_the_moment_in_which_it_sees_a_part_takes_nothin
 
     really = local_folder._sync_directory
     monkeypatch.setattr(local_folder, "_sync_directory", lambda directory: (look(), really(directory)))
-    second = store.write_part(10, 1, part(10, 1))
+    second = store.write_shard(10, 1, part(10, 1))
     look()
-    assert infos[0].parts == (first, second)
+    assert infos[0].shards == (first, second)
     assert store.verify(infos[0]) == ()
 
 
 @pytest.mark.parametrize("ranks", [(), (0,), (1,), (0, 0), (0, 1, 2)])
 def test_a_commit_needs_each_rank_once(store: SnapshotStore, ranks: tuple[int, ...]):
-    records = [store.write_part(10, rank, part(10, rank)) for rank in (0, *ranks)]
+    records = [store.write_shard(10, rank, part(10, rank)) for rank in (0, *ranks)]
     with pytest.raises(ValueError, match="expected 0 to 1"):
         store.commit(10, META, records[1:])
     assert steps(store) == []
 
 
 def test_a_part_that_another_host_wrote_elsewhere_is_not_committed(store: SnapshotStore):
-    here = store.write_part(10, 0, part(10))
-    elsewhere = PartRecord(1, here.files)
+    here = store.write_shard(10, 0, part(10))
+    elsewhere = ShardRecord(1, here.files)
     with pytest.raises(OSError, match=r"shared by all hosts|No such file|rank-00001"):
         store.commit(10, META, [here, elsewhere])
-    grown = PartRecord(0, tuple(FileRecord(one.name, one.size_bytes + 1, one.checksum) for one in here.files))
+    grown = ShardRecord(0, tuple(FileRecord(one.name, one.size_bytes + 1, one.checksum) for one in here.files))
     with pytest.raises(OSError, match="shared by all hosts"):
         store.commit(10, SnapshotMeta(0, 0, 1), [grown])
     assert steps(store) == []
 
 
 def test_an_abandoned_snapshot_is_gone(store: SnapshotStore):
-    store.write_part(10, 0, part(10))
+    store.write_shard(10, 0, part(10))
     store.abandon(10)
     store.abandon(10)
     assert store.records(10) == ()
@@ -128,7 +128,7 @@ def test_whatever_deleting_raises_stops_nobody(
     def fail(path: str) -> None:
         raise ForeignError(path)
 
-    store.write_part(10, 0, part(10))
+    store.write_shard(10, 0, part(10))
     monkeypatch.setattr(store._folder, "delete", fail)
     store.abandon(10)
     assert "an unfinished snapshot of step 10" in caplog.text
@@ -152,8 +152,8 @@ def test_the_same_step_again_is_newer(store: SnapshotStore, place: str):
 
 
 def test_a_part_may_be_written_again(store: SnapshotStore):
-    store.write_part(10, 0, part(7))
-    record = store.write_part(10, 0, part(10))
+    store.write_shard(10, 0, part(7))
+    record = store.write_shard(10, 0, part(10))
     info = store.commit(10, SnapshotMeta(0, 0, 1), [record])
     assert store.open(info).state(0) == {"step": 10, "rank": 0}
     assert store.verify(info) == ()
@@ -168,11 +168,11 @@ def test_the_newest_stay(place: str):
 
 def test_four_ranks_write_at_once(store: SnapshotStore):
     gate = threading.Barrier(4)
-    store.write_part(10, 0, part(10))  # the others begin when the chief has
+    store.write_shard(10, 0, part(10))  # the others begin when the chief has
 
-    def write(rank: int) -> PartRecord:
+    def write(rank: int) -> ShardRecord:
         gate.wait(30)
-        return store.write_part(10, rank, part(10, rank))
+        return store.write_shard(10, rank, part(10, rank))
 
     with ThreadPoolExecutor(4) as pool:
         records = [*pool.map(write, range(4))]

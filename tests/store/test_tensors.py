@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy
 import pytest
 import safetensors.numpy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.store.damage import DamagedSnapshotError
-from paceline.store.tensor_header import TensorHeader, read_headers
+from paceline.store.folder import DamagedSnapshotError
+from paceline.store.reading import TensorHeader, read_headers
 from paceline.store.tensors import Array, from_bytes, to_chunks
 
 
@@ -116,14 +116,12 @@ HEADER = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(HEADER, st.binary(max_size=16))
 def test_a_hostile_header_is_damage(header: object, rest: bytes):
     text = json.dumps(header).encode()
     _reads_or_is_damage(len(text).to_bytes(8, "little") + text + rest)
 
 
-@settings(max_examples=300)
 @given(st.integers(0), st.integers(0, 255), st.integers(0))
 def test_a_changed_or_cut_file_is_read_or_is_damage(position: int, byte: int, end: int):
     data = bytearray(to_bytes({"w": numpy.ones((2, 2), "float32"), "b": numpy.ones(3, "int64")}))

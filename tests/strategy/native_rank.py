@@ -11,7 +11,7 @@ import tensorflow as tf
 import paceline
 from paceline.comm.group import Reduction
 from paceline.comm.world import current_world
-from paceline.strategy.native_collectives import NativeCollectives
+from paceline.strategy.bridged_collectives import NativeCollectives
 
 faulthandler.dump_traceback_later(120, exit=True)
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import WORKER, Task
-from paceline.comm.threads import thread_groups
 from paceline.comm.world import World
 from paceline.strategy.base import SynchronousStrategy
+from thread_groups import thread_groups
 
 _LIMIT_SECONDS = 60
 _MAX_RANKS = 8

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.rendezvous import agent_messages, channel, guard_words, messages
+from paceline.rendezvous import agent_messages, attaching, channel, guard_words
 from paceline.wire import handshake
 from paceline.wire.codec import Decoder, GarbledError, encode
 
 UNIONS = {
-    "rendezvous": messages.Message,
-    "order": messages.Order | messages.Stands,
+    "attaching": attaching.Attach | attaching.Attached,
     "agents": agent_messages.Message,
     "worker": channel.Message,
     "guard": guard_words.Word,
@@ -123,8 +122,8 @@ def test_what_is_garbled(data: bytes) -> None:
 
 
 def test_a_message_of_another_conversation_is_garbled() -> None:
-    with pytest.raises(GarbledError, match="Invalid value 'Stands'"):
-        agent_messages.decode(encode(messages.Stands(7, "job", 1, ("a", "b"))))
+    with pytest.raises(GarbledError, match="Invalid value 'Joined'"):
+        agent_messages.decode(encode(channel.Joined()))
 
 
 def test_what_is_not_utf_8_comes_back_as_it_was() -> None:

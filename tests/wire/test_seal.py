@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.wire.frames import FrameSplitter, frame
-from paceline.wire.seal import SEAL_BYTES, Seal
+from paceline.wire.frames import SEAL_BYTES, FrameSplitter, Seal, frame
 
 KEY = b"session"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from paceline.fit.compat import file_utils
-from paceline.fit.files import downloads
+from paceline.fit.files import once as downloads
 from paceline.fit.files.claims import Claims
 
 CONTENT = bytes(range(256)) * 64

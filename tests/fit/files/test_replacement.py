@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paceline.fit.files import replacement
-from paceline.fit.files.owners import Owner, this_process
-from paceline.fit.files.replacement import replacing
+from paceline.fit.files.replacement import Owner, replacing, this_process
 
 
 def _put(path: Path, text: str) -> None:

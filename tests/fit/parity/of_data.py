@@ -23,13 +23,13 @@ from parity.ingredients import (
 from parity.registry import job
 
 
-@job()
+@job(worlds=())
 def sgd_on_real_digits() -> dict[str, Any]:
     data = tf.data.Dataset.from_tensor_slices(digits(200)).shuffle(200, seed=3).batch(BATCH)
     return train(convolutional_model(), optimizers.SGD(0.1), data, validation_data=batches(digits(57)))
 
 
-@job(worlds=(4,))
+@job(worlds=())
 def a_rank_without_rows() -> dict[str, Any]:
     return train(convolutional_model(), optimizers.SGD(0.1, momentum=0.9), batches(digits(BATCH + 1)))
 
@@ -42,35 +42,36 @@ def _every_size_from_one_row(last: int) -> dict[str, Any]:
     for rows in range(1, last + 1):
         # One compiled model for all sizes: plain SGD keeps nothing, and a new graph a size is most of the cost.
         data = tf.data.Dataset.from_tensor_slices(table(rows)).batch(4)
-        found = model.fit(data, epochs=3, verbose=0).history
+        found = model.fit(data, epochs=2, verbose=0).history
         history |= {f"{rows}_{key}": values for key, values in found.items()}
     return {"model": model, "history": history}
 
 
-@job()
+@job(worlds=(3,))
+def every_size_up_to_two_rows_in_the_second_batch() -> dict[str, Any]:
+    return _every_size_from_one_row(6)
+
+
+@job(worlds=())
 def every_size_up_to_three_batches() -> dict[str, Any]:
     return _every_size_from_one_row(12)
 
 
-@job(worlds=(3,))
+@job()
 def repeated_data_with_steps() -> dict[str, Any]:
     data = tf.data.Dataset.from_tensor_slices(table(50)).shuffle(50).repeat().batch(BATCH)
-    return train(dense_model(), optimizers.SGD(0.1), data, steps_per_epoch=5)
-
-
-@job(worlds=(2,))
-def repeated_validation_with_steps() -> dict[str, Any]:
     endless = batches(table(21, seed=5)).repeat()
-    return train(dense_model(), optimizers.SGD(0.1), batches(table(33)), validation_data=endless, validation_steps=3)
+    steps = {"steps_per_epoch": 5, "validation_data": endless, "validation_steps": 3}
+    return train(dense_model(), optimizers.SGD(0.1), data, **steps)
 
 
-@job(worlds=(3,))
+@job(worlds=())
 def arrays_shuffled_by_keras() -> dict[str, Any]:
     x, y = table(53)
     return train(dense_model(), optimizers.Adam(0.01), x, y, batch_size=BATCH, validation_split=0.2)
 
 
-@job(worlds=(2,))
+@job()
 def arrays_with_validation_arrays_and_class_weights() -> dict[str, Any]:
     x, y = table(37)
     weights = {0: 1.0, 1: 2.0, 2: 0.5, 3: 0.0}
@@ -106,12 +107,12 @@ class _Slices(keras.utils.PyDataset):
         self._epoch += 1
 
 
-@job(worlds=(2,))
+@job()
 def python_dataset() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), _Slices(), validation_data=_Slices())
 
 
-@job(worlds=(2,))
+@job()
 def python_generator() -> dict[str, Any]:
     def endless() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         generator = np.random.default_rng(4)
@@ -122,7 +123,7 @@ def python_generator() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), endless(), steps_per_epoch=4)
 
 
-@job(worlds=(3,))
+@job()
 def several_inputs_and_outputs() -> dict[str, Any]:
     left, right = keras.Input((8,), name="left"), keras.Input((3,), name="right")
     together = layers.Concatenate()([layers.Dense(6, "tanh")(left), right])
@@ -142,7 +143,7 @@ def several_inputs_and_outputs() -> dict[str, Any]:
     return train(model, optimizers.Adam(0.01), batches((inputs, targets)), compile_options=options)
 
 
-@job(worlds=(2,))
+@job()
 def ragged_sequences() -> dict[str, Any] | None:
     if "ragged" not in inspect.signature(keras.Input).parameters:
         return None

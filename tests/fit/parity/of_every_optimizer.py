@@ -3,7 +3,6 @@
 Not Muon, which multiplies by numbers of float32 whatever the weights are: `in_float32.py` has it.
 """
 
-import os
 from typing import Any
 
 import keras
@@ -11,7 +10,7 @@ from keras import optimizers
 
 from parity.ingredients import batches, layers, table, train
 from parity.registry import register
-from parity.rows import GENERATED, OPTIMIZERS
+from parity.rows import EACH_OPTION, OPTIMIZERS
 
 _ROWS = 40
 _CLIPS = {"clipnorm", "clipvalue", "global_clipnorm"}
@@ -35,15 +34,12 @@ def _model() -> keras.Model:
     return keras.Sequential([keras.Input((8,)), layers.Dense(6, "tanh"), layers.Dense(4)])
 
 
-def _options_of(name: str) -> dict[str, dict[str, Any]]:
-    """Each by itself in the whole matrix; else every third, beginning elsewhere with each optimizer, all in one fit.
+def _together(name: str) -> dict[str, dict[str, Any]]:
+    """Every third option, beginning elsewhere with each optimizer, all in one fit.
 
     Together they lead through the same code: one that is not exact shows in the weights. A graph a fit is the cost.
     """
-    options = _options()
-    if os.environ.get("PACELINE_PARITY") == "full":
-        return options
-    first = OPTIMIZERS.index(name)
+    options, first = _options(), OPTIMIZERS.index(name)
     chosen = [option for index, option in enumerate(options) if (index + first) % 3 == 0]
     together: dict[str, Any] = {}
     for option in chosen:
@@ -53,12 +49,12 @@ def _options_of(name: str) -> dict[str, dict[str, Any]]:
     return {" and ".join(chosen): together}
 
 
-def _train_with_each_option(name: str) -> dict[str, Any] | None:
+def _train(name: str, options: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     optimizer_class = getattr(optimizers, name, None)
     if optimizer_class is None:
         return None
     weights, history = [], {}
-    for option, arguments in _options_of(name).items():
+    for option, arguments in options.items():
         model, optimizer = _model(), optimizer_class(**{"learning_rate": 0.02, **arguments})
         # Built here: one that the first step builds inside its graph, as plain Keras does without this line, may start
         # over in every step (ScheduleFreeAdamW of Keras 3.15 does).
@@ -70,5 +66,5 @@ def _train_with_each_option(name: str) -> dict[str, Any] | None:
 
 
 for _name in OPTIMIZERS:
-    _row = f"optimizer_{_name}"
-    register(_row, lambda name=_name: _train_with_each_option(name), GENERATED[_row])
+    register(f"optimizer_{_name}", lambda name=_name: _train(name, _together(name)))
+    register(f"optimizer_{_name}{EACH_OPTION}", lambda name=_name: _train(name, _options()), worlds=())

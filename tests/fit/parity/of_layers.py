@@ -21,14 +21,14 @@ def _train(model: keras.Model, rows: int = _ROWS, **options: Any) -> dict[str, A
     return train(model, optimizers.Adam(0.01), batches(table(rows)), **options)
 
 
-@job(worlds=(3,))
+@job(worlds=())
 def batch_normalization_synchronized() -> dict[str, Any]:
     return _train(_dense_around(layers.BatchNormalization(synchronized=True)))
 
 
-@job(worlds=(4,))
+@job()
 def batch_normalization_synchronized_where_ranks_have_no_row() -> dict[str, Any]:
-    return _train(_dense_around(layers.BatchNormalization(synchronized=True)), BATCH + 2)
+    return _train(_dense_around(layers.BatchNormalization(synchronized=True)), BATCH + 1)
 
 
 class Tally(layers.Layer):
@@ -52,7 +52,7 @@ class Tally(layers.Layer):
         return inputs + 0.01 * self.moving
 
 
-@job(worlds=(3,))
+@job()
 def weights_assigned_from_data() -> dict[str, Any]:
     data = batches(table(37))
     return _train(keras.Sequential([keras.Input((8,)), Tally(), layers.Dense(4)]), 37, validation_data=data)
@@ -63,50 +63,54 @@ def _images(model_layers: list[Any], rows: int = _ROWS) -> dict[str, Any]:
     return train(model, optimizers.SGD(0.05), batches(digits(rows)))
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def group_and_layer_normalization() -> dict[str, Any]:
     return _images(
         [layers.Conv2D(4, 3), layers.GroupNormalization(2), layers.LayerNormalization(), layers.UnitNormalization()]
     )
 
 
-@job(worlds=(4,))
-def dropout() -> dict[str, Any]:
-    return _train(_dense_around(layers.Dropout(0.4), layers.Dense(9, "tanh"), layers.Dropout(0.2)))
-
-
 @job(worlds=(3,))
+def dropout() -> dict[str, Any]:
+    more = [layers.Dense(9, "tanh"), layers.Dropout(0.2, seed=7), layers.AlphaDropout(0.3)]
+    return _train(_dense_around(layers.Dropout(0.4), *more))
+
+
+@job(worlds=())
 def dropout_with_a_seed() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4, seed=7)))
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def dropout_of_odd_rows() -> dict[str, Any]:
     """7 numbers a row: most ranks begin in the middle of a generator's block."""
     model = keras.Sequential([keras.Input((8,)), layers.Dense(7, "relu"), layers.Dropout(0.5), layers.Dense(4)])
     return _train(model)
 
 
-@job(worlds=(3,))
-def spatial_and_gaussian_noise() -> dict[str, Any]:
+@job()
+def noise_and_normalization_of_images() -> dict[str, Any]:
     return _images(
-        [layers.GaussianNoise(0.1), layers.Conv2D(4, 3), layers.SpatialDropout2D(0.3), layers.GaussianDropout(0.2)]
+        [
+            *(layers.GaussianNoise(0.1), layers.Conv2D(4, 3), layers.GroupNormalization(2)),
+            *(layers.SpatialDropout2D(0.3), layers.LayerNormalization(), layers.GaussianDropout(0.2)),
+        ]
     )
 
 
-@job(worlds=(2,))
+@job()
 def dropout_in_batches_of_a_fixed_size() -> dict[str, Any]:
     """The rows are known when the step is built."""
     data = batches(table(3 * BATCH), drop_remainder=True)
     return train(_dense_around(layers.GaussianNoise(0.1), layers.Dropout(0.4)), optimizers.Adam(0.01), data)
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def alpha_dropout() -> dict[str, Any]:
     return _train(_dense_around(layers.AlphaDropout(0.3)))
 
 
-@job(worlds=(2,))
+@job()
 def augmentation() -> dict[str, Any]:
     """These layers know float32 only; what follows computes in float64."""
     return _images(
@@ -119,12 +123,12 @@ def augmentation() -> dict[str, Any]:
     )
 
 
-@job(worlds=(3,))
+@job()
 def dropout_with_several_steps_per_execution() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4)), compile_options={"steps_per_execution": 3})
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def dropout_run_eagerly() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4)), compile_options={"run_eagerly": True})
 
@@ -144,17 +148,17 @@ def _of_sentences(body: Callable[[Any], Any], mask_zero: bool = True) -> dict[st
     return train(model, optimizers.Adam(0.01), batches(_sentences(_ROWS)))
 
 
-@job(worlds=(2,))
+@job()
 def masked_lstm() -> dict[str, Any]:
     return _of_sentences(layers.LSTM(6, dropout=0.2))
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def bidirectional_gru() -> dict[str, Any]:
     return _of_sentences(layers.Bidirectional(layers.GRU(5)), mask_zero=False)
 
 
-@job(worlds=(3,))
+@job()
 def multi_head_attention_with_dropout() -> dict[str, Any]:
     def body(embedded: Any) -> Any:
         attended = layers.MultiHeadAttention(2, 4, dropout=0.3)(embedded, embedded)
@@ -163,7 +167,7 @@ def multi_head_attention_with_dropout() -> dict[str, Any]:
     return _of_sentences(body)
 
 
-@job(worlds=(2,))
+@job()
 def time_distributed_dropout() -> dict[str, Any]:
     def body(embedded: Any) -> Any:
         return layers.GlobalMaxPooling1D()(layers.TimeDistributed(layers.Dropout(0.3))(embedded))
@@ -171,15 +175,15 @@ def time_distributed_dropout() -> dict[str, Any]:
     return _of_sentences(body, mask_zero=False)
 
 
-@job(worlds=(2,))
+@job()
 def rematerialised_layers() -> dict[str, Any]:
     """Eagerly: in graphs Keras cannot rematerialise a layer whose `call` gets keywords."""
     with keras.RematScope(mode="full"):
-        model = _dense_around(layers.Dense(12, "gelu"))
-    return _train(model, compile_options={"run_eagerly": True})
+        again = layers.Dense(12, "gelu")
+    return _train(_dense_around(again, layers.Dropout(0.4)), compile_options={"run_eagerly": True})
 
 
-@job(worlds=(2,))
+@job()
 def weights_frozen_after_a_first_fit() -> dict[str, Any]:
     base = keras.Sequential([keras.Input((8,)), layers.Dense(16, "relu"), layers.Dense(12, "relu")])
     model = keras.Sequential([base, layers.Dense(4)])

@@ -15,25 +15,25 @@ def _weighted_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (*table(37), np.random.default_rng(1).random(37))
 
 
-@job(worlds=(3,))
+@job()
 def sample_weights() -> dict[str, Any]:
     options = {"weighted_metrics": ["accuracy"], "metrics": None}
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
 
 
-@job(worlds=(3,))
+@job()
 def mean_with_sample_weight() -> dict[str, Any]:
     options = {"loss": cross_entropy(reduction="mean_with_sample_weight"), "metrics": None}
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
 
 
-@job(worlds=(2,))
+@job()
 def summed_loss() -> dict[str, Any]:
     options = {"loss": cross_entropy(reduction="sum")}
     return train(dense_model(), optimizers.SGD(0.01), batches(table(37)), compile_options=options)
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def masked_sequences() -> dict[str, Any]:
     generator = np.random.default_rng(2)
     x = generator.integers(1, 20, (37, 6))
@@ -50,7 +50,7 @@ def masked_sequences() -> dict[str, Any]:
     return train(model, optimizers.Adam(0.01), batches((x, y)))
 
 
-@job(worlds=(2,))
+@job()
 def losses_of_layers() -> dict[str, Any]:
     """`add_loss` with a mean over rows and a Keras loss, and an activity regulariser, which Keras divides by rows.
 
@@ -138,22 +138,24 @@ def _with_added_losses(kind: type[keras.Model], batch: int | None, **options: An
     return kind(inputs, layers.Dense(4)(hidden))
 
 
-@job(worlds=(2, 3))
+@job()
 def added_losses_of_rows() -> dict[str, Any]:
     """In Keras's step and an own one, with ranks of uneven rows, batches of a fixed size, and eagerly."""
     weights: list[Any] = []
     history: dict[str, Any] = {}
     uneven = batches(table(37))
     fixed = batches(table(48), drop_remainder=True)
-    for name, kind, data, is_eager in (
-        ("keras", keras.Model, uneven, False),
-        ("own", OwnStepOfAddedLosses, uneven, False),
-        ("fixed", keras.Model, fixed, False),
-        ("eager", keras.Model, uneven, True),
+    few = batches(table(BATCH + 5))  # an eager step takes as long as a trace, each time
+    for name, kind, data, validation, is_eager in (
+        ("keras", keras.Model, uneven, uneven, False),
+        ("own", OwnStepOfAddedLosses, uneven, None, False),
+        ("fixed", keras.Model, fixed, fixed, False),
+        ("eager", keras.Model, few, few, True),
     ):
-        model = _with_added_losses(kind, None, with_sum=not is_eager and data is uneven)
+        model = _with_added_losses(kind, None, with_sum=data is uneven)
+        fit = {"validation_data": validation, "epochs": 1 if is_eager else 3}
         options = {"metrics": None, "run_eagerly": is_eager}
-        trained = train(model, optimizers.SGD(0.1), data, validation_data=data, compile_options=options)
+        trained = train(model, optimizers.SGD(0.1), data, **fit, compile_options=options)
         weights += model.get_weights()
         history |= {f"{name}_{key}": values for key, values in trained["history"].items()}
     for is_eager in (False, True):
@@ -161,7 +163,8 @@ def added_losses_of_rows() -> dict[str, Any]:
         hidden = layers.Dense(8, "tanh")(inputs)
         model = OwnStepOfRows(inputs, Distance()(layers.Dense(4)(hidden)))
         options = {"metrics": None, "loss": None, "run_eagerly": is_eager}
-        trained = train(model, optimizers.SGD(0.1), uneven, compile_options=options)
+        data, epochs = (few, 1) if is_eager else (uneven, 3)
+        trained = train(model, optimizers.SGD(0.1), data, epochs=epochs, compile_options=options)
         weights += model.get_weights()
         history |= {f"rows_{is_eager}_{key}": values for key, values in trained["history"].items()}
     return {"weights": weights, "history": history}
@@ -172,23 +175,23 @@ def _mean_square(y: Any, y_pred: Any) -> Any:
     return keras.ops.mean(keras.ops.square(keras.ops.cast(y, y_pred.dtype)[:, None] - y_pred))
 
 
-@job(worlds=(4,))
+@job()
 def loss_function_of_one_number_where_ranks_have_no_row() -> dict[str, Any]:
     model = keras.Sequential([keras.Input((8,)), layers.Dense(4)])
     options = {"loss": _mean_square, "metrics": [_mean_square]}
-    data = batches(table(BATCH + 2))
+    data = batches(table(BATCH + 1))
     return train(model, optimizers.SGD(0.1), data, validation_data=data, compile_options=options)
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def loss_function_of_one_number_and_a_regulariser() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), batches(table(37)), compile_options={"loss": _mean_square})
 
 
-@job(worlds=(3,))
+@job()
 def loss_function_of_one_number_as_second_of_two() -> dict[str, Any]:
     inputs = keras.Input((8,))
-    hidden = layers.Dense(8, "tanh")(inputs)
+    hidden = layers.Dense(8, "tanh", kernel_regularizer="l2")(inputs)
     model = keras.Model(inputs, [layers.Dense(4)(hidden), layers.Dense(2)(hidden)])
     x, y = table(37)
     options = {"loss": [cross_entropy(), _mean_square], "loss_weights": [1.0, 0.3], "metrics": None}
@@ -223,7 +226,7 @@ def _per_row(y: Any, y_pred: Any) -> Any:
     return keras.losses.mean_squared_error(y, y_pred)
 
 
-@job(worlds=(3,))
+@job()
 def losses_within_losses() -> dict[str, Any]:
     """In graphs, and eagerly; the last batch has rows for some ranks only."""
     inputs = keras.Input((8,))
@@ -247,7 +250,7 @@ class OwnCall(keras.losses.Loss):
         return keras.ops.mean((y_true - y_pred) ** 2)
 
 
-@job(worlds=(2,))
+@job()
 def loss_class_with_a_call_of_its_own() -> dict[str, Any]:
     x, _ = table(37)
     inputs = keras.Input((8,))

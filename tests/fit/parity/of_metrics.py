@@ -38,7 +38,7 @@ def _evaluated(result: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
     return result
 
 
-@job(worlds=(3,))
+@job()
 def metrics_of_one_class() -> dict[str, Any]:
     x, y = table(_ROWS)
     y = (y > 1).astype("float64")[:, None]
@@ -59,7 +59,7 @@ def metrics_of_one_class() -> dict[str, Any]:
     return _evaluated(result, x, y)
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def metrics_of_several_classes() -> dict[str, Any]:
     x, y = table(_ROWS)
     one_hot = np.eye(4)[y]
@@ -77,7 +77,7 @@ def metrics_of_several_classes() -> dict[str, Any]:
     return _evaluated(result, x, one_hot)
 
 
-@job(worlds=(3,))
+@job()
 def metrics_of_regression() -> dict[str, Any]:
     x, _ = table(_ROWS)
     y = np.sin(x[:, :3])
@@ -119,7 +119,7 @@ class KeepsBatchLogs(keras.callbacks.Callback):
         self.values.append([logs[name] for name in sorted(logs)])
 
 
-@job(worlds=(2,))
+@job()
 def logs_of_batches_and_a_metric_read_by_a_callback() -> dict[str, Any]:
     metric = metrics.SparseCategoricalAccuracy()
     reader, keeper = ReadsMetrics(metric), KeepsBatchLogs()

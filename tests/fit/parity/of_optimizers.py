@@ -10,12 +10,12 @@ from parity.ingredients import BATCH, batches, dense_model, layers, table, train
 from parity.registry import job
 
 
-@job()
+@job(worlds=())
 def adam_with_clipnorm() -> dict[str, Any]:
     return train(dense_model(), optimizers.Adam(0.01, clipnorm=0.1), batches(table(37)))
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def adam_with_global_clipnorm_and_two_metrics() -> dict[str, Any]:
     metrics = ["accuracy", keras.metrics.SparseCategoricalCrossentropy(from_logits=True)]
     return train(
@@ -26,19 +26,19 @@ def adam_with_global_clipnorm_and_two_metrics() -> dict[str, Any]:
     )
 
 
-@job(worlds=(3,))
+@job()
 def gradient_accumulation() -> dict[str, Any]:
     optimizer = optimizers.Adam(0.01, gradient_accumulation_steps=3, clipnorm=0.1)
     return train(dense_model(), optimizer, batches(table(80)))
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def moving_average_of_weights() -> dict[str, Any]:
     optimizer = optimizers.AdamW(0.01, weight_decay=0.1, use_ema=True, ema_overwrite_frequency=2)
     return train(dense_model(), optimizer, batches(table(50)))
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def nesterov_momentum_on_a_schedule() -> dict[str, Any]:
     schedule = optimizers.schedules.CosineDecay(0.1, 8, warmup_steps=3, warmup_target=0.2)
     return train(
@@ -46,7 +46,7 @@ def nesterov_momentum_on_a_schedule() -> dict[str, Any]:
     )
 
 
-@job(worlds=(3,))
+@job(worlds=())
 def sparse_gradients() -> dict[str, Any]:
     generator = np.random.default_rng(3)
     model = keras.Sequential(
@@ -77,23 +77,23 @@ def _of_words_and_positions(rows: int, length: int = 5, **options: Any) -> dict[
     return train(model, optimizers.Adam(0.01), data)
 
 
-@job(worlds=(2, 3))
+@job()
 def embedding_of_positions() -> dict[str, Any]:
     """Adam squares each part of a sparse gradient: one worker has one part for a position. Some ranks have no rows."""
-    return _of_words_and_positions(2 * BATCH + 2)
+    return _of_words_and_positions(2 * BATCH + 1)
 
 
-@job(worlds=(3,))
+@job(worlds=())
 def embedding_of_positions_in_batches_of_a_fixed_size() -> dict[str, Any]:
     return _of_words_and_positions(2 * BATCH, drop_remainder=True)
 
 
-@job(worlds=(2, 3))
+@job()
 def embedding_of_as_many_positions_as_rows() -> dict[str, Any]:
     return _of_words_and_positions(2 * BATCH, length=BATCH, drop_remainder=True)
 
 
-@job(worlds=(3,), dtype="float32")
+@job(dtype="float32")
 def half_precision_with_an_overflow_on_one_rank() -> dict[str, Any]:
     """One row overflows float16 in the second batch: the whole world skips that step and halves the scale."""
     x, y = table(5 * BATCH)
@@ -113,7 +113,7 @@ def half_precision_with_an_overflow_on_one_rank() -> dict[str, Any]:
     return result
 
 
-@job(worlds=(2,), dtype="float32")
+@job(dtype="float32")
 def bfloat16_of_keras_policy() -> dict[str, Any]:
     """Eight bits of mantissa: a gradient is rounded before ranks add it up, so one step differs in the third digit."""
     policy = keras.config.dtype_policy()

@@ -38,7 +38,7 @@ def _fitted(model: keras.Model, x: Any = None, optimizer: Any = None, **compile_
     return {"model": model, "history": history}
 
 
-@job(worlds=(2,))
+@job()
 def own_step_that_updates_in_a_branch() -> dict[str, Any]:
     """A tensor of the step is a placeholder in a branch of it, which is no data."""
 
@@ -59,7 +59,7 @@ def own_step_that_updates_in_a_branch() -> dict[str, Any]:
     return _fitted(Around(_two_layers(), step))
 
 
-@job(worlds=(2,))
+@job()
 def own_step_that_makes_sparse_gradients_dense() -> dict[str, Any]:
     """The rows that a sparse gradient touches are those of all ranks, too."""
 
@@ -78,7 +78,7 @@ def own_step_that_makes_sparse_gradients_dense() -> dict[str, Any]:
     return _fitted(Around(network, step), abs(5 * x).astype("int64") % 20)
 
 
-@job(worlds=(2,))
+@job()
 def own_step_without_a_tape() -> dict[str, Any]:
     """A Keras loss and a mean, and a norm of their gradients that is the global batch's."""
 
@@ -93,7 +93,7 @@ def own_step_without_a_tape() -> dict[str, Any]:
     return _fitted(Around(_two_layers(), step))
 
 
-@job(worlds=(2,))
+@job()
 def own_step_that_sums_over_normalized_rows() -> dict[str, Any]:
     """BatchNormalization has averaged over rows, and a kernel's columns are normalised: a sum of losses stays one."""
 
@@ -122,7 +122,7 @@ class ClippingSGD(optimizers.SGD):
         return super().apply(tf.clip_by_global_norm(grads, 0.1)[0], trainable_variables)
 
 
-@job(worlds=(2,))
+@job()
 def an_optimizer_that_clips_in_its_own_apply() -> dict[str, Any]:
     graph = _fitted(_two_layers(), optimizer=ClippingSGD(0.1), loss="mse")
     eager = _fitted(_two_layers(), optimizer=ClippingSGD(0.1), loss="mse", run_eagerly=True)
@@ -132,7 +132,7 @@ def an_optimizer_that_clips_in_its_own_apply() -> dict[str, Any]:
     }
 
 
-@job(worlds=(2,))
+@job()
 def own_step_that_averages_moving_statistics() -> dict[str, Any]:
     """The average of weights that diffusion models keep: after the update, moving means are those of all ranks."""
 
@@ -154,7 +154,7 @@ def own_step_that_averages_moving_statistics() -> dict[str, Any]:
     return {"weights": weights, "history": result["history"]}
 
 
-@job(worlds=(2,))
+@job()
 def own_eager_step_that_logs_pythons_numbers() -> dict[str, Any]:
     def step(model: Any, x: Any, y: Any) -> dict[str, Any]:
         with tf.GradientTape() as tape:

@@ -77,7 +77,9 @@ def _trained(models: dict[str, tuple[keras.Model, dict[str, Any]]], epochs: int 
     for name, (model, options) in models.items():
         model(tf.zeros((1, 8)))
         model.compile(**{"optimizer": optimizers.SGD(0.1), **options})
-        for key, values in model.fit(**{"x": _data(), "epochs": epochs, "verbose": 0, **fit}).history.items():
+        # An eager step takes as long as a trace, each time.
+        arguments = {"x": _data(), "epochs": 1 if options.get("run_eagerly") else epochs, "verbose": 0, **fit}
+        for key, values in model.fit(**arguments).history.items():
             history[f"{name}_{key}"] = values
         weights += model.get_weights()
     return {"weights": weights, "history": history}
@@ -87,7 +89,7 @@ def _of(losses: dict[str, Loss], **fit: Any) -> dict[str, Any]:
     return _trained({name: (Stepping(loss), {}) for name, loss in losses.items()}, **fit)
 
 
-@job(worlds=(3,))
+@job()
 def own_steps_that_add_up_losses() -> dict[str, Any]:
     """Keras losses, means of one's own, regularisers and a weight that is learned, in every order."""
     return _of(
@@ -104,7 +106,7 @@ def own_steps_that_add_up_losses() -> dict[str, Any]:
     )
 
 
-@job(worlds=(2,))
+@job()
 def own_steps_with_a_keras_loss_for_the_log_only() -> dict[str, Any]:
     def loss(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
         mean_absolute(y, y_pred)
@@ -113,7 +115,7 @@ def own_steps_with_a_keras_loss_for_the_log_only() -> dict[str, Any]:
     return _of({"own": loss}, validation_data=_data(7))
 
 
-@job(worlds=(3,))
+@job()
 def own_steps_that_sum_over_rows() -> dict[str, Any]:
     """What tutorials of `tf.distribute` teach, and sums that are divided by what the rows are or weigh."""
 
@@ -142,7 +144,7 @@ def _clipped(gradients: Any) -> Any:
     return tf.clip_by_global_norm(gradients, 0.3)[0]
 
 
-@job(worlds=(3,))
+@job()
 def own_steps_that_change_gradients() -> dict[str, Any]:
     def keras_loss(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
         return mean_square(y, y_pred)
@@ -229,7 +231,7 @@ class Critic(Stepping):
         return {"tracked": self.tracker.result(), "penalty": penalty}
 
 
-@job(worlds=(2,))
+@job()
 def own_steps_of_papers() -> dict[str, Any]:
     def none(*_: Any) -> Any:
         return None
@@ -274,7 +276,7 @@ class InFunctions(Stepping):
         return {"tracked": self.tracker.result(), "last": self.loss_of(y, self(x))}
 
 
-@job(worlds=(2,))
+@job()
 def own_steps_out_of_functions() -> dict[str, Any]:
     def none(*_: Any) -> Any:
         return None
@@ -401,7 +403,7 @@ def _at_points(model: keras.Model, x: Any, y: Any, y_pred: Any) -> Any:
     return mean_square(y, y_pred) + tf.reduce_mean((tape.gradient(values, points) - 1.0) ** 2)
 
 
-@job(worlds=(2,))
+@job()
 def own_steps_in_corners() -> dict[str, Any]:
     """Each was wrong once, or crashed; also with batches of a fixed size, where rows look like any other axis."""
 

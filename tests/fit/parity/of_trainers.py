@@ -21,27 +21,27 @@ def _several_steps(steps_per_execution: int) -> dict[str, Any]:
     )
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def one_step_per_execution() -> dict[str, Any]:
     return _several_steps(1)
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def two_steps_per_execution() -> dict[str, Any]:
     return _several_steps(2)
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def three_steps_per_execution() -> dict[str, Any]:
     return _several_steps(3)
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def eight_steps_per_execution() -> dict[str, Any]:
     return _several_steps(8)
 
 
-@job(worlds=(3,))
+@job()
 def evaluate_and_predict() -> dict[str, Any]:
     x, y = table(41)
     result = train(dense_model(), optimizers.SGD(0.1), x, y, batch_size=BATCH, shuffle=False)
@@ -52,7 +52,7 @@ def evaluate_and_predict() -> dict[str, Any]:
     return result
 
 
-@job(worlds=(2,))
+@job()
 def single_batches() -> dict[str, Any]:
     x, y = table(3 * BATCH + 5)
     model = dense_model()
@@ -93,7 +93,7 @@ class OwnStep(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics} | {"twice_the_loss": 2 * loss}
 
 
-@job(worlds=(3,))
+@job()
 def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
     return train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
 
@@ -123,7 +123,7 @@ class OwnLoss(keras.Model):
         return {"loss": self.tracker.result()}
 
 
-@job(worlds=(2,))
+@job()
 def own_loss_that_no_keras_loss_scales() -> dict[str, Any]:
     x, _ = table(49)
     model = OwnLoss()
@@ -144,7 +144,7 @@ class OneLossPerRow(OwnLoss):
         return {"loss": self.tracker.result()}
 
 
-@job(worlds=(3,))
+@job()
 def own_step_of_one_loss_per_row() -> dict[str, Any]:
     x, _ = table(49)
     model = OneLossPerRow()
@@ -153,7 +153,7 @@ def own_step_of_one_loss_per_row() -> dict[str, Any]:
     return {"model": model, "history": history}
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def own_step_of_one_loss_per_row_in_batches_of_a_fixed_size() -> dict[str, Any]:
     x, _ = table(3 * BATCH)
     model = OneLossPerRow()
@@ -174,7 +174,7 @@ class AveragedAfterTheTape(OneLossPerRow):
         return {"loss": self.tracker.result()}
 
 
-@job(worlds=(2,))
+@job()
 def own_step_that_averages_its_gradients() -> dict[str, Any]:
     x, _ = table(3 * BATCH)
     model = AveragedAfterTheTape()
@@ -193,13 +193,13 @@ class OwnComputeLoss(OwnStep):
         return keras.ops.mean((y_pred - keras.ops.cast(y, y_pred.dtype)[:, None]) ** 2)
 
 
-@job(worlds=(2,))
+@job()
 def own_compute_loss() -> dict[str, Any]:
     data = batches(table(37))
     return train(OwnComputeLoss(), optimizers.SGD(0.05), data, validation_data=data)
 
 
-@job(worlds=(2,))
+@job()
 def three_fits_of_two_models() -> dict[str, Any]:
     first, second = dense_model(), dense_model()
     data = batches(table(37))
@@ -216,7 +216,7 @@ def three_fits_of_two_models() -> dict[str, Any]:
     }
 
 
-@job(worlds=(2,))
+@job()
 def five_hundred_steps_fifty_at_a_time() -> dict[str, Any]:
     """Two collectives a step inside `tf.while_loop`: were they not ordered, ranks would meet in different ones."""
     x, y = table(500)
@@ -272,7 +272,7 @@ class Adversaries(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics} | {"last": critic_loss + generator_loss}
 
 
-@job(worlds=(3,))
+@job()
 def two_optimizers_in_one_step() -> dict[str, Any]:
     x, _ = table(3 * BATCH + 5)
     model = Adversaries()
@@ -281,7 +281,7 @@ def two_optimizers_in_one_step() -> dict[str, Any]:
     return {"model": model, "history": model.fit(data, epochs=3, verbose=0).history}
 
 
-@job(worlds=(2,))
+@job()
 def validation_split_and_frequency() -> dict[str, Any]:
     x, y = table(75)
     return train(
@@ -297,7 +297,7 @@ def validation_split_and_frequency() -> dict[str, Any]:
     )
 
 
-@job(worlds=(2,))
+@job(worlds=())
 def recompiled_and_run_eagerly() -> dict[str, Any]:
     model, data = dense_model(), batches(table(37))
     first = train(model, optimizers.SGD(0.1), data, epochs=1)["history"]
@@ -305,7 +305,7 @@ def recompiled_and_run_eagerly() -> dict[str, Any]:
     return {"model": model, "history": first | {f"again_{name}": values for name, values in second.items()}}
 
 
-@job(worlds=(2,))
+@job()
 def compiled_for_xla() -> dict[str, Any]:
     """One worker compiles its step with XLA, which rounds differently; several cannot, and say so."""
     return train(dense_model(), optimizers.SGD(0.1), batches(table(37)), compile_options={"jit_compile": True})

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.fit.snapshots.source_state import SourceState
-from paceline.resilience.mapped_file import MAX_SMALL_BYTES
-from paceline.resilience.object_state import frozen
+from paceline.fit.snapshots.data_position import SourceState
+from paceline.resilience.object_state import MAX_SMALL_BYTES, frozen
 
 NUM_ROWS = MAX_SMALL_BYTES // 8 + 1
 

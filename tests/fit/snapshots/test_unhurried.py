@@ -12,7 +12,9 @@ SCRIPT = Path(__file__).with_name("unhurried.py")
 TIMEOUT_SECONDS, PAUSE_SECONDS = 5.0, 6.0
 
 
-@pytest.mark.parametrize("options", [(), ("--snapshot-dir", "snapshots")], ids=["watched", "kept"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), marks=pytest.mark.proof), ("--snapshot-dir", "snapshots")], ids=["watched", "kept"]
+)
 def test_traces_nested_fits_and_what_follows_a_fit_are_not_missed_steps(
     options: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -8,29 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.cluster.spec import ROLES, Policy, Role, Task, cast_of
-from paceline.launcher.generations.auxiliaries import FIRST_PAUSE_SECONDS, MAX_DEATHS, STEADY_SECONDS
+from paceline.errors import EXIT_CONFIGURATION, EXIT_PREEMPTED
+from paceline.events.head_events import HostLost, LastWorkBegan, PreemptionBegan, RankEnded
+from paceline.events.worker_events import FaultInjected, StepDone, TrainingResumed
+from paceline.launcher.generations.auxiliaries import FIRST_PAUSE_SECONDS, LAST_WORK_SECONDS, STEADY_SECONDS
 from paceline.launcher.generations.deaths import Witness, outlived_lines
-from paceline.launcher.generations.events import (
+from paceline.launcher.generations.decisions import (
+    MAX_DEATHS,
     Action,
     Announce,
     Done,
-    Event,
-    Exited,
-    HostGone,
-    KillAll,
-    Replace,
+    Input,
+    Interrupted,
+    Outcome,
+    Preemption,
+    RoleFailed,
     Said,
     SignalReceived,
     TellDeath,
-    TellLeaving,
     Terminate,
+    WorkerFailed,
 )
-from paceline.launcher.generations.generation import Generation
-from paceline.launcher.generations.outcome import HostLost, Interrupted, Outcome, Preemption, RoleFailed, WorkerFailed
+from paceline.launcher.generations.generation import GRACE_SECONDS, LEAVING_SECONDS, LIMIT_SECONDS, Generation
 from paceline.launcher.generations.report import report_lines, stopping_text
-from paceline.launcher.generations.restarts import Finish, Restart, RestartPolicy
-from paceline.launcher.generations.time_limits import GRACE_SECONDS, LEAVING_SECONDS, LIMIT_SECONDS
-from paceline.rendezvous.channel import Failed, KilledFromOutside, Progress, Resumed
+from paceline.launcher.generations.restarts import Finish, Restart, RestartBudget, RestartPolicy
+from paceline.rendezvous.agent_messages import Kill, Replace
+from paceline.rendezvous.channel import Failed, KilledFromOutside
 
 REPLACEABLE, SIDECAR = (
     Role(name, policy, in_world=False) for name, policy in (("ps", Policy.REPLACEABLE), ("evaluator", Policy.SIDECAR))
@@ -40,18 +43,19 @@ FAILED = Failed(exception="ValueError: bad", traceback="Traceback …\nValueErro
 WITNESS = Witness("alpha", 7, ())
 
 
-def beside_two_workers(*roles: Role, takes_snapshots: bool = False) -> Generation:
+def beside_two_workers(*roles: Role, takes_snapshots: bool = False, max_restarts: int = 1000) -> Generation:
     """The ranks are 0 and 1, the others are numbered from 2 on."""
     return Generation(
         num_workers=2,
         auxiliaries=cast_of(roles, 2)[2:],
+        budget=RestartBudget(max_restarts),
         start_timeout_seconds=60.0,
         now=0.0,
         takes_snapshots=takes_snapshots,
     )
 
 
-def play(group: Generation, *events: Event, now: float = 1.0) -> list[Action]:
+def play(group: Generation, *events: Input, now: float = 1.0) -> list[Action]:
     return [action for event in events for action in group.on(event, now)]
 
 
@@ -60,16 +64,58 @@ def outcome_of(actions: Sequence[Action]) -> Outcome:
     return actions[-1].outcome
 
 
-def test_a_replaceable_process_that_dies_is_started_again_after_a_pause():
+def test_a_replaceable_process_that_dies_is_started_again_at_once_and_then_after_a_pause():
     group = beside_two_workers(REPLACEABLE)
-    [told] = play(group, Exited(2, -9))
+    [told] = play(group, RankEnded(2, -9))
     assert isinstance(told, TellDeath)
-    assert (told.task, told.end.exit_code, told.pause_seconds) == (Task("ps", 0), -9, FIRST_PAUSE_SECONDS)
+    assert (told.task, told.end.exit_code, told.pause_seconds) == (Task("ps", 0), -9, 0.0)
+    assert group.tick(1.0) == [Replace(2)]
+    assert group.deadline is None
+    [told] = play(group, RankEnded(2, -9))
+    assert isinstance(told, TellDeath)
+    assert told.pause_seconds == FIRST_PAUSE_SECONDS
     assert group.deadline == 1.0 + FIRST_PAUSE_SECONDS
     assert group.tick(1.0 + FIRST_PAUSE_SECONDS - 0.01) == []
     assert group.tick(1.0 + FIRST_PAUSE_SECONDS) == [Replace(2)]
-    assert group.deadline is None
     assert group.tick(5.0) == []
+
+
+def test_without_restarts_left_the_others_go_on_and_the_last_of_a_role_ends_the_job():
+    group = beside_two_workers(REPLACEABLE, REPLACEABLE, SIDECAR, max_restarts=1)
+    [told] = play(group, RankEnded(2, -9))
+    assert isinstance(told, TellDeath)
+    assert group.tick(1.0) == [Replace(2)]
+    [told] = play(group, RankEnded(3, 5))
+    assert isinstance(told, TellDeath)
+    assert told.pause_seconds is None
+    assert outlived_lines(told, WITNESS)[-1] == (
+        "paceline: ps 1 is not started again, as --max-restarts allows no more restarts; the others go on. [no-restart]"
+    )
+    [told] = play(group, RankEnded(4, 1))
+    assert isinstance(told, TellDeath)
+    assert told.pause_seconds == 0.0, "a sidecar comes back, whatever --max-restarts says"
+    [announced, terminated] = play(group, RankEnded(2, -11))
+    assert isinstance(announced, Announce)
+    assert isinstance(announced.cause, RoleFailed)
+    assert announced.cause.task == Task("ps", 1), "the first that was not started again"
+    assert terminated == Terminate((0, 1))
+    outcome = outcome_of(play(group, RankEnded(0, -15), RankEnded(1, -15)))
+    assert outcome.exit_code == 5
+    lines = report_lines(outcome, dict.fromkeys(range(5), WITNESS))
+    assert lines[-1] == "paceline: ps 1 (alpha) exited with code 5. [worker-failed]"
+
+
+def test_restarts_of_one_process_and_of_all_count_alike():
+    budget = RestartBudget(2)
+    group = Generation(
+        num_workers=1, auxiliaries=cast_of([REPLACEABLE], 1)[1:], budget=budget, start_timeout_seconds=60.0, now=0.0
+    )
+    play(group, RankEnded(1, -9))
+    group.tick(1.0)
+    outcome = outcome_of(play(group, RankEnded(0, 3), RankEnded(1, -9)))
+    policy = RestartPolicy(budget)
+    assert policy.after(outcome, step=1, now=2.0) == Restart(0.0)
+    assert isinstance(policy.after(outcome, step=2, now=3.0), Finish)
 
 
 @pytest.mark.parametrize(("role", "ends"), [(REPLACEABLE, True), (SIDECAR, False)])
@@ -77,28 +123,28 @@ def test_one_that_dies_in_a_row_is_given_up(role: Role, ends: bool):
     group = beside_two_workers(role)
     now, pauses = 0.0, []
     for _ in range(MAX_DEATHS - 1):
-        [told] = play(group, Said(2, FAILED), Exited(2, 3), now=now)
+        [told] = play(group, Said(2, FAILED), RankEnded(2, 3), now=now)
         assert isinstance(told, TellDeath)
         assert told.pause_seconds is not None
         pauses.append(told.pause_seconds)
         now += told.pause_seconds
         assert group.tick(now) == [Replace(2)]
-    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
-    actions = play(group, Exited(2, -11), now=now)
+    assert pauses == [0.0, 1.0, 2.0, 4.0, 8.0]
+    actions = play(group, RankEnded(2, -11), now=now)
     if not ends:
         [told] = actions
         assert isinstance(told, TellDeath)
         assert told.pause_seconds is None
         assert "has died 6 times in a row" in outlived_lines(told, WITNESS)[-1]
-        assert outcome_of(play(group, Exited(0, 0), Exited(1, 0))).exit_code == 0
+        assert outcome_of(play(group, RankEnded(0, 0), RankEnded(1, 0))).exit_code == 0
         return
     [announced, told] = actions
     assert isinstance(announced, Announce)
     assert isinstance(announced.cause, RoleFailed)
     assert told == Terminate((0, 1))
-    outcome = outcome_of(play(group, Exited(0, -15), Exited(1, -9)))
+    outcome = outcome_of(play(group, RankEnded(0, -15), RankEnded(1, -9)))
     assert outcome.exit_code == 128 + 11
-    assert RestartPolicy(max_restarts=3, window_seconds=None).after(outcome, step=None, now=0.0) == Finish("")
+    assert RestartPolicy(RestartBudget(3)).after(outcome, step=None, now=0.0) == Finish("")
     lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS))
     assert "paceline: ps 0 (alpha) was killed by signal 11 (SIGSEGV). [worker-failed]" in lines
     assert lines[-1].startswith("paceline: ps 0 has died 6 times in a row, each time less than 60 s after its start")
@@ -110,22 +156,21 @@ def test_one_that_lived_long_has_not_died_in_a_row():
     now = 0.0
     for _ in range(2 * MAX_DEATHS):
         now += STEADY_SECONDS
-        [told] = play(group, Exited(2, 1), now=now)
+        [told] = play(group, RankEnded(2, 1), now=now)
         assert isinstance(told, TellDeath)
-        assert told.pause_seconds == FIRST_PAUSE_SECONDS
-        now += FIRST_PAUSE_SECONDS
+        assert told.pause_seconds == 0.0
         assert group.tick(now) == [Replace(2)]
 
 
 def test_the_death_of_a_fatal_one_is_the_jobs_and_may_be_followed_by_a_restart():
     group = beside_two_workers(FATAL)
-    [announced, told] = play(group, Said(2, FAILED), Exited(2, 3))
+    [announced, told] = play(group, Said(2, FAILED), RankEnded(2, 3))
     assert isinstance(announced, Announce)
     assert stopping_text(announced.cause, 2) == "ps 0 failed; stopping the job"
     assert told == Terminate((0, 1))
-    outcome = outcome_of(play(group, Exited(0, -15), Exited(1, -15)))
+    outcome = outcome_of(play(group, RankEnded(0, -15), RankEnded(1, -15)))
     assert outcome.exit_code == 3
-    assert RestartPolicy(max_restarts=1, window_seconds=None).after(outcome, step=4, now=0.0) == Restart(0.0)
+    assert RestartPolicy(RestartBudget(1)).after(outcome, step=4, now=0.0) == Restart(0.0)
     lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS))
     assert lines[0].endswith("because ps 0 failed")
     assert lines[-1] == "paceline: ps 0 (alpha): ValueError: bad [worker-failed]"
@@ -134,68 +179,91 @@ def test_the_death_of_a_fatal_one_is_the_jobs_and_may_be_followed_by_a_restart()
 @pytest.mark.parametrize("role", [FATAL, REPLACEABLE, SIDECAR])
 def test_one_that_ends_with_0_has_done_its_work(role: Role):
     group = beside_two_workers(role)
-    assert play(group, Exited(2, 0)) == []
+    assert play(group, RankEnded(2, 0)) == []
     assert group.deadline is None
-    assert outcome_of(play(group, Exited(0, 0), Exited(1, 0))).exit_code == 0
+    assert outcome_of(play(group, RankEnded(0, 0), RankEnded(1, 0))).exit_code == 0
 
 
 def test_what_stands_beside_the_ranks_ends_after_them():
     group = beside_two_workers(FATAL, REPLACEABLE, SIDECAR)
-    play(group, Exited(3, -9), Exited(0, 0))
-    assert play(group, Exited(1, 0), now=1.5) == [Terminate((2, 4))]  # nobody starts the third one again
-    assert group.tick(1.5 + GRACE_SECONDS) == [KillAll()]
-    assert play(group, Exited(2, -9), now=4.0) == []
-    assert outcome_of(play(group, Exited(4, 1), now=4.0)) == Outcome(None, outcome_of_workers())
+    play(group, RankEnded(3, -9), RankEnded(0, 0))
+    # Nobody starts the third one again; the evaluator may have a snapshot to evaluate.
+    ended = play(group, RankEnded(1, 0), now=1.5)
+    assert ended == [Terminate((2, 4)), LastWorkBegan(("evaluator 0",), LAST_WORK_SECONDS)]
+    assert group.tick(1.5 + LAST_WORK_SECONDS) == []
+    assert group.tick(1.5 + LAST_WORK_SECONDS + GRACE_SECONDS) == [Kill()]
+    assert play(group, RankEnded(2, -9), now=4.0) == []
+    assert outcome_of(play(group, RankEnded(4, 1), now=4.0)) == Outcome(None, outcome_of_workers())
+
+
+@pytest.mark.parametrize("code", [5, EXIT_PREEMPTED])
+def test_an_evaluator_is_not_waited_for_after_a_failure(code: int):
+    group = beside_two_workers(SIDECAR, takes_snapshots=True)
+    actions = play(group, RankEnded(0, code), RankEnded(1, code))
+    assert not any(isinstance(action, LastWorkBegan) for action in actions)
+    assert Kill() in group.tick(1.0 + GRACE_SECONDS)
+
+
+def test_an_evaluator_that_another_start_would_end_again_is_left_dead():
+    group = beside_two_workers(SIDECAR)
+    [told] = play(group, RankEnded(2, EXIT_CONFIGURATION))
+    assert isinstance(told, TellDeath)
+    assert outlived_lines(told, WITNESS)[-1] == (
+        "paceline: evaluator 0 is not started again, because it would fail again; the others go on without it. "
+        "[evaluator]"
+    )
+    assert group.deadline is None
+    assert outcome_of(play(group, RankEnded(0, 0), RankEnded(1, 0))).exit_code == 0
 
 
 def outcome_of_workers() -> tuple:
-    return outcome_of(play(beside_two_workers(), Exited(0, 0), Exited(1, 0))).workers
+    return outcome_of(play(beside_two_workers(), RankEnded(0, 0), RankEnded(1, 0))).workers
 
 
 def test_one_that_survives_everything_does_not_keep_a_job_that_is_done():
     group = beside_two_workers(REPLACEABLE)
-    play(group, Exited(0, 0), Exited(1, 0), now=1.0)
+    play(group, RankEnded(0, 0), RankEnded(1, 0), now=1.0)
     assert group.tick(1.0 + LIMIT_SECONDS)[-1] == Done(Outcome(None, outcome_of_workers()))
 
 
 def test_an_impatient_user_ends_what_stands_beside_the_ranks_sooner():
     group = beside_two_workers(REPLACEABLE)
-    play(group, Exited(0, 0), Exited(1, 0))
+    play(group, RankEnded(0, 0), RankEnded(1, 0))
     assert play(group, SignalReceived(signal.SIGPIPE)) == []
     assert play(group, SignalReceived(signal.SIGTERM, is_relayed=True)) == []
-    assert play(group, SignalReceived(signal.SIGINT)) == [KillAll()]
-    assert outcome_of(play(group, Exited(2, -9))).exit_code == 0
+    assert play(group, SignalReceived(signal.SIGINT)) == [Kill()]
+    assert outcome_of(play(group, RankEnded(2, -9))).exit_code == 0
 
 
 def test_a_worker_that_fails_takes_all_with_it_and_nobody_is_replaced():
     group = beside_two_workers(REPLACEABLE, REPLACEABLE)
-    play(group, Exited(2, -9))
-    assert play(group, Exited(0, 5)) == [Announce(WorkerFailed(0, 5, None, ())), Terminate((1, 3))]
-    outcome_of(play(group, Exited(3, -15), Exited(1, -15)))
+    play(group, RankEnded(2, -9))
+    assert play(group, RankEnded(0, 5)) == [Announce(WorkerFailed(0, 5, None, ())), Terminate((1, 3))]
+    outcome_of(play(group, RankEnded(3, -15), RankEnded(1, -15)))
 
 
 def test_an_interrupt_in_a_pause_ends_it():
     group = beside_two_workers(REPLACEABLE)
-    play(group, Exited(2, 1))
+    play(group, RankEnded(2, 1))
     assert play(group, SignalReceived(signal.SIGINT)) == [Announce(Interrupted(signal.SIGINT)), Terminate((0, 1))]
-    assert group.tick(1.0 + FIRST_PAUSE_SECONDS) == []
-    assert outcome_of(play(group, Exited(0, -2), Exited(1, -2))).exit_code == 130
+    assert group.tick(1.0) == []
+    assert outcome_of(play(group, RankEnded(0, -2), RankEnded(1, -2))).exit_code == 130
 
 
 @pytest.mark.parametrize("role", [FATAL, REPLACEABLE, SIDECAR])
 def test_ranks_that_leave_still_have_what_stands_beside_them(role: Role):
     group = beside_two_workers(role, role, takes_snapshots=True)
-    assert play(group, SignalReceived(signal.SIGTERM)) == [Terminate((0, 1)), TellLeaving()]
-    assert play(group, Exited(2, -15), Exited(0, 75)) == []  # a scheduler may have told it, too
-    assert play(group, Exited(1, 75)) == [Terminate((3,))]
-    outcome = outcome_of(play(group, Exited(3, -15)))
+    assert play(group, SignalReceived(signal.SIGTERM)) == [Terminate((0, 1)), PreemptionBegan()]
+    assert play(group, RankEnded(2, -15), RankEnded(0, 75)) == []  # a scheduler may have told it, too
+    assert play(group, RankEnded(1, 75)) == [Terminate((3,))]
+    outcome = outcome_of(play(group, RankEnded(3, -15)))
     assert (outcome.cause, outcome.exit_code) == (Preemption(None), 75)
 
 
 def test_a_fatal_one_that_a_scheduler_ends_makes_all_leave():
     group = beside_two_workers(FATAL, takes_snapshots=True)
-    assert play(group, Exited(2, -15)) == [Terminate((0, 1)), TellLeaving()]
-    assert outcome_of(play(group, Exited(0, 75), Exited(1, 75))).exit_code == 75
+    assert play(group, RankEnded(2, -15)) == [Terminate((0, 1)), PreemptionBegan()]
+    assert outcome_of(play(group, RankEnded(0, 75), RankEnded(1, 75))).exit_code == 75
 
 
 def test_ranks_that_cannot_leave_are_ended_with_the_others():
@@ -203,33 +271,50 @@ def test_ranks_that_cannot_leave_are_ended_with_the_others():
     play(group, SignalReceived(signal.SIGTERM), now=1.0)
     actions = group.tick(1.0 + LEAVING_SECONDS)
     assert actions[-1] == Terminate((0, 1, 2))
-    assert outcome_of(play(group, Exited(0, 75), Exited(1, -15), Exited(2, -15), now=11.0)).exit_code == 75
+    assert outcome_of(play(group, RankEnded(0, 75), RankEnded(1, -15), RankEnded(2, -15), now=11.0)).exit_code == 75
 
 
 @pytest.mark.parametrize(("role", "ends"), [(FATAL, True), (REPLACEABLE, True), (SIDECAR, False)])
 def test_a_host_on_which_only_such_a_process_ran(role: Role, ends: bool):
     group = beside_two_workers(role)
-    actions = play(group, HostGone((2,), "b", "is silent"))
+    actions = play(group, HostLost((2,), "b", "is silent"))
     assert actions == ([Announce(HostLost((), "b", "is silent")), Terminate((0, 1))] if ends else [])
-    outcome = outcome_of(play(group, Exited(0, 0), Exited(1, 0)))
+    outcome = outcome_of(play(group, RankEnded(0, 0), RankEnded(1, 0)))
     assert outcome.exit_code == (69 if ends else 0)
     lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS))
     assert lines[-1:] == (["paceline: host b is silent. [host-lost]"] if ends else [])
 
 
+def test_without_restarts_left_a_lost_host_takes_only_its_own_processes():
+    group = beside_two_workers(REPLACEABLE, REPLACEABLE, max_restarts=0)
+    assert play(group, HostLost((2,), "b", "is silent")) == []
+    actions = play(group, HostLost((3,), "c", "is silent"))
+    assert actions == [Announce(HostLost((), "c", "is silent")), Terminate((0, 1))], "none of the role is left"
+
+
 def test_steps_of_such_a_process_are_none_of_the_jobs():
     group = beside_two_workers(SIDECAR)
-    assert play(group, Said(2, Progress(step=9, epoch=0)), Said(2, Resumed(8, 0, 2, "s"))) == []
+    assert play(group, Said(2, StepDone(2, 9, 0)), Said(2, TrainingResumed(2, 8, 0, 2, "s"))) == []
     assert group.step is None
 
 
+def test_chaos_ends_a_process_that_serves_and_is_named_as_the_cause():
+    group = beside_two_workers(REPLACEABLE)
+    struck = FaultInjected(0, "kill:ps=0,step=5,generation=1", "ps 0")
+    assert play(group, Said(0, struck)) == [Terminate((2,))]
+    [told] = play(group, RankEnded(2, -9))
+    assert isinstance(told, TellDeath)
+    assert "--chaos injected this fault: kill:ps=0,step=5,generation=1." in outlived_lines(told, WITNESS)[0]
+    assert play(group, Said(0, struck)) == [], "it does not run at the moment"
+
+
 def test_what_the_kernel_says_is_told():
-    [told] = play(beside_two_workers(REPLACEABLE), Said(2, KilledFromOutside("yes")), Exited(2, -9))
+    [told] = play(beside_two_workers(REPLACEABLE), Said(2, KilledFromOutside("yes")), RankEnded(2, -9))
     assert isinstance(told, TellDeath)
     first, second = outlived_lines(told, WITNESS)
     assert first.startswith("paceline: ps 0 (alpha) was killed by signal 9 (SIGKILL). ")
     assert first.endswith("[out-of-memory]")
-    assert second == "paceline: ps 0 is started again in 1 s; the others go on"
+    assert second == "paceline: ps 0 is started again; the others go on"
 
 
 class Machine:
@@ -257,13 +342,13 @@ class Machine:
                     self.alive.add(rank)
                 case Terminate(ranks=ranks):
                     self.told |= set(ranks) & self.alive
-                case KillAll():
+                case Kill():
                     self.told |= self.alive
 
     def end(self, rank: int, code: int) -> None:
         if rank in self.alive:
             self.alive.discard(rank)
-            self.do(self.group.on(Exited(rank, code), self.now))
+            self.do(self.group.on(RankEnded(rank, code), self.now))
 
     def wait(self, seconds: float) -> None:
         until = self.now + seconds
@@ -295,10 +380,10 @@ def test_any_order_of_events_comes_to_an_end_with_one_process_for_each_identity(
             machine.do(machine.group.on(SignalReceived(value), machine.now))
         elif rank in machine.alive:
             machine.alive.discard(rank)
-            machine.do(machine.group.on(HostGone((rank,), "b", "is silent"), machine.now))
+            machine.do(machine.group.on(HostLost((rank,), "b", "is silent"), machine.now))
     for rank in (0, 1):  # at the latest, the workers have done their work
         machine.end(rank, 0)
-    machine.wait(LEAVING_SECONDS + LIMIT_SECONDS)  # processes that even SIGKILL does not end
+    machine.wait(LEAVING_SECONDS + LIMIT_SECONDS + LAST_WORK_SECONDS)  # processes that even SIGKILL does not end
     assert machine.is_done()
     assert machine.group.deadline is None
 
@@ -319,7 +404,7 @@ def test_deaths_that_are_not_in_a_row_never_stop_the_ranks(roles, deaths):
             machine.wait(FIRST_PAUSE_SECONDS)
             assert rank in machine.alive, "it came back"
             started_at[rank] = machine.now
-    assert not any(isinstance(action, Announce | Terminate | KillAll | Done) for action in machine.actions)
+    assert not any(isinstance(action, Announce | Terminate | Kill | Done) for action in machine.actions)
     machine.end(0, 0)
     machine.end(1, 0)
     assert machine.told == machine.alive
@@ -334,4 +419,4 @@ def test_no_number_of_deaths_of_a_sidecar_stops_the_ranks(deaths):
     for rank, code in deaths:
         machine.end(rank, code)
         machine.wait(16.0)
-    assert not any(isinstance(action, Announce | Terminate | KillAll | Done) for action in machine.actions)
+    assert not any(isinstance(action, Announce | Terminate | Kill | Done) for action in machine.actions)

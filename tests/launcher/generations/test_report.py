@@ -2,8 +2,11 @@ import signal
 
 import pytest
 
-from paceline.launcher.generations.outcome import (
+from paceline.events.head_events import RanksWaiting
+from paceline.launcher.generations.decisions import (
+    Cause,
     GroupNotFormed,
+    Hung,
     Interrupted,
     Outcome,
     Preemption,
@@ -11,13 +14,14 @@ from paceline.launcher.generations.outcome import (
     WorkerFailed,
     WorkerLeft,
 )
+from paceline.launcher.generations.event_lines import event_lines
 from paceline.launcher.generations.report import (
     Witness,
     ranks_text,
     report_lines,
     start_text,
     stopping_text,
-    waiting_text,
+    why_text,
 )
 from paceline.launcher.workers.host_resources import CoreShare
 from paceline.rendezvous.channel import Failed, KilledFromOutside, MemoryShortage
@@ -118,7 +122,7 @@ def test_a_rank_that_left_is_named_with_the_usual_cause():
 def test_a_group_that_did_not_form_names_the_flag():
     outcome = Outcome(GroupNotFormed((1,), 60.0), (WorkerEnd(0, -15, None, False),))
     lines = report_lines(outcome, witnesses(2))
-    assert lines[0] == "paceline: rank 0 was stopped because the group did not form"
+    assert lines[0] == "paceline: rank 0 was stopped because not all ranks connected in time"
     assert "after 60 s rank 1 had no connection" in lines[-1]
     assert "--start-timeout" in lines[-1]
 
@@ -158,10 +162,11 @@ def test_stopping_says_why():
 
 
 def test_waiting_names_both_sides():
-    assert waiting_text((0, 2, 3), (1,), 20.0) == (
-        "rank 1 has not created a strategy or called fit yet, 20 s after the start; ranks 0 and 2-3 wait for rank 1"
-    )
-    assert "ranks 1-2 have not created a strategy" in waiting_text((0,), (1, 2), 10.0)
+    assert event_lines(RanksWaiting((0, 2, 3), (1,), 20.0)) == [
+        "paceline: rank 1 has not created a strategy or called fit yet, 20 s after the start; ranks 0 and 2-3 wait for "
+        "rank 1"
+    ]
+    assert "ranks 1-2 have not created a strategy" in event_lines(RanksWaiting((0,), (1, 2), 10.0))[0]
 
 
 def test_ranks():
@@ -177,3 +182,35 @@ def test_the_opening_line():
     shared = [CoreShare((0,), 1), CoreShare((0,), 1)]
     assert start_text(2, shared, 0, "3f2a") == "2 workers on this host, sharing 1 core; job 3f2a"
     assert start_text(1, None, 2, "3f2a") == "1 worker on this host, 1 GPU each, not bound to cores; job 3f2a"
+
+
+NAMES = {rank: f"rank {rank} (h, h:1)" for rank in range(40)}
+
+
+def failed_with(exception: str) -> WorkerFailed:
+    return WorkerFailed(1, 1, Failed(exception, "", 1), ())
+
+
+@pytest.mark.parametrize(
+    ("cause", "end"),
+    [
+        (failed_with("KeyError: 3"), "failed: KeyError: 3. AGAIN [rank-lost]"),
+        (failed_with("OSError: it is full."), "failed: OSError: it is full. AGAIN [rank-lost]"),
+        (failed_with("expected 3 rows. [small-batch]"), "failed: expected 3 rows. AGAIN [small-batch]"),
+        (failed_with("ValueError: " + 999 * "x "), "x ... AGAIN [rank-lost]"),
+        (failed_with(999 * "x " + "[small-batch]"), "x ... AGAIN [small-batch]"),
+        (GroupNotFormed((1,), 5.0), "not all ranks connected in time. AGAIN [start-timeout]"),
+        (Preemption(3), "the job was preempted. AGAIN [stopped]"),
+    ],
+)
+def test_the_reason_of_a_stop_by_hand_closes_with_the_code_of_its_cause(cause: Cause, end: str) -> None:
+    text = why_text(cause, NAMES, takes_snapshots=False)
+    assert text.endswith(end.replace("AGAIN", "Start all ranks again with the same commands."))
+    assert text.count(" [") == 1
+
+
+def test_the_reason_of_a_hang_shows_the_blamed_ranks_of_many() -> None:
+    states = tuple((rank, "waits in collective 7") for rank in range(40))
+    text = why_text(Hung((38,), 5, 60.0, states), NAMES, takes_snapshots=False)
+    assert text.count("waits in collective 7") == 16
+    assert "; rank 38 waits in collective 7; and 24 ranks more." in text

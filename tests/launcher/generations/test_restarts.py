@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.launcher.generations.outcome import (
+from paceline.events.head_events import HostLost
+from paceline.launcher.generations.decisions import (
     Cause,
     GroupNotFormed,
-    HostLost,
     Interrupted,
     Outcome,
     WorkerFailed,
     WorkerLeft,
 )
-from paceline.launcher.generations.restarts import LONGEST_PAUSE_SECONDS, Finish, Restart, RestartPolicy
+from paceline.launcher.generations.restarts import LONGEST_PAUSE_SECONDS, Finish, Restart, RestartBudget, RestartPolicy
 from paceline.rendezvous.channel import Failed
 
 KILLED = WorkerFailed(1, -9, None, ())
@@ -27,7 +27,7 @@ def raised(text: str, code: int = 1) -> WorkerFailed:
 
 
 def policy(max_restarts: int = 3, window_seconds: float | None = None) -> RestartPolicy:
-    return RestartPolicy(max_restarts=max_restarts, window_seconds=window_seconds)
+    return RestartPolicy(RestartBudget(max_restarts, window_seconds))
 
 
 @pytest.mark.parametrize(

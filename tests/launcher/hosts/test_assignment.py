@@ -25,10 +25,14 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
     monkeypatch.setattr(os, "environ", {"PWD": str(tmp_path)})
     program = Program("t.module", ("--epochs", "3"), is_module=True)
     options = JobOptions(
+        ps=2,
+        start_timeout_seconds=7.0,
         seed=7,
         bind="none",
-        no_drop_in=True,
+        drop_in=False,
         allow_independent=True,
+        communication="ring",
+        strict=True,
         network_interface="eth0,eth1",
         snapshot_dir="/a folder/s",
         snapshot_every="2.5s",

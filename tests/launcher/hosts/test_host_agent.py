@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +13,15 @@ import pytest
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import WORKER, Address, Task
-from paceline.launcher.hosts import host_agent
+from paceline.launcher.hosts import ways
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.host_facts import facts_of_this_host
+from paceline.launcher.hosts.ways import guarded_crew
 from paceline.launcher.job import JobDescription
-from paceline.launcher.output.own_output import OwnOutput
 from paceline.launcher.output.worker_logs import WorkerLogs
+from paceline.launcher.output.worker_output import OwnOutput
 from paceline.rendezvous import channel
-from paceline.rendezvous.agent_messages import Begin, Message, Unfit
+from paceline.rendezvous.agent_messages import Begin, Message, Spoke, Unfit
 
 CLUSTER = {WORKER: (Address("127.0.0.1", 1), Address("127.0.0.1", 2))}
 ORDER = Begin((WorkerIdentity(Task(WORKER, 1), 1, 2, 0, 1, 1, "ab12", 7),), CLUSTER, "", {})
@@ -30,6 +30,8 @@ JOB = JobDescription(command=("true",), num_workers=1, environment={})
 
 class Line:
     """Takes what the agent says."""
+
+    is_congested = False
 
     def __init__(self) -> None:
         self.said: list[Message] = []
@@ -58,7 +60,8 @@ def said_at_the_beginning(log_dir: Path | None) -> tuple[list[Message], list[str
         stubs: Any = (line, Nothing(), screen)
         with WorkerLogs(log_dir) as logs:
             own_output = OwnOutput(loop, stubs[2], logs)
-            HostAgent(loop, stubs[0], JOB, facts_of_this_host(JOB), own_output, stubs[1]).hear(ORDER)
+            facts = facts_of_this_host(JOB)
+            HostAgent(loop, stubs[0], facts, guarded_crew(loop, JOB, facts), stubs[1], own_output).hear(ORDER)
         return line.said, screen.lines
 
     return asyncio.run(begin())
@@ -75,7 +78,7 @@ def test_a_log_file_that_cannot_be_opened_is_told_to_the_head_and_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was logged by the event loop alone, and the head waited for ever."""
-    monkeypatch.setattr(host_agent, "guarded", lambda job_id: nullcontext(SimpleNamespace(agent_id="ab")))
+    monkeypatch.setattr(ways, "guarded", lambda job_id: nullcontext(SimpleNamespace(agent_id="ab")))
     file = tmp_path / "ab12" / "generation-1" / "job_1.log"
     file.mkdir(parents=True)
     said, shown = said_at_the_beginning(tmp_path)
@@ -93,7 +96,7 @@ def test_a_log_file_that_cannot_be_opened_is_told_to_the_head_and_here(
 def test_whatever_keeps_workers_from_starting_is_told(
     fault: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_agent, "guarded", no_guard(fault))
+    monkeypatch.setattr(ways, "guarded", no_guard(fault))
     said, _ = said_at_the_beginning(None)
     assert said == [Unfit(f"cannot start its workers: {reason}")]
 
@@ -118,13 +121,13 @@ def test_told_to_stop_between_generations_it_ends_as_its_head_does(
     async def interrupted() -> tuple[int, list[str]]:
         stubs: Any = (Line(), Nothing(), Nothing())
         loop = asyncio.get_running_loop()
-        job = replace(JOB, options=options)
         with WorkerLogs(None) as logs:
             own_output = OwnOutput(loop, stubs[2], logs)
-            agent = HostAgent(loop, stubs[0], job, facts_of_this_host(JOB), own_output, stubs[1])
+            crew, keeps = guarded_crew(loop, JOB, facts_of_this_host(JOB)), options.snapshot_dir is not None
+            agent = HostAgent(loop, stubs[0], facts_of_this_host(JOB), crew, stubs[1], own_output, keeps)
             stubs[0].attach = lambda *callbacks: None
             for message in said:
-                agent.said(1, message)
+                agent.report(Spoke(1, message))
             agent.interrupted(number)
             return await agent.run(), stubs[2].lines
 

@@ -8,24 +8,15 @@ import pytest
 from paceline.launcher.hosts.link import Link
 from paceline.rendezvous.agent_messages import Kill, Message, Over, Tell
 from paceline.rendezvous.connection import SILENCE_LIMIT_SECONDS, Connection
-from paceline.rendezvous.loop import Loop
 from paceline.wire.frames import frame
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from turned_loop import TurnedLoop
 
 
 class Ends:
     """Two ends in one loop; what each has heard, and why it ended."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
-        self.loop = Loop(self.clock)
+        self.loop = TurnedLoop()
         self.sockets = socket.socketpair()
         self.heard: list[Message] = []
         self.lost: list[str] = []
@@ -36,12 +27,10 @@ class Ends:
         self.theirs.start(lambda _: None, lambda _: None)
 
     def turn(self, times: int = 4) -> None:
-        for _ in range(times):
-            self.loop.call_later(0.0, lambda: None)
-            self.loop.tick()
+        self.loop.turn(times)
 
     def pass_time(self, seconds: float) -> None:
-        self.clock.now += seconds
+        self.loop.now += seconds
         self.turn()
 
 
@@ -51,6 +40,7 @@ def ends() -> Iterator[Ends]:
     yield made
     for end in (made.ours, made.theirs):
         end.close()
+    made.loop.close()
 
 
 def test_messages_arrive_in_order_and_heartbeats_do_not_show(ends: Ends):
@@ -94,7 +84,7 @@ def test_an_end_that_is_held_up_keeps_the_line_and_does_not_blame_the_other(ends
     ends.ours.start(ends.heard.append, ends.lost.append)
     ends.theirs.start(lambda _: None, lost.append)
     for _ in range(30):
-        ends.clock.now += 1.0
+        ends.loop.now += 1.0
         ends.ours.show_life()
         ends.theirs.show_life()
     ends.turn()
@@ -111,7 +101,7 @@ def test_heartbeats_keep_a_quiet_line(ends: Ends):
 def test_a_pause_of_this_end_is_not_the_others_silence(ends: Ends):
     ends.ours.start(ends.heard.append, ends.lost.append)
     ends.sockets[1].send(frame({"type": "Heartbeat"}))
-    ends.clock.now += 1000.0  # this process stood still; what came meanwhile is read before anyone is called silent
+    ends.loop.now += 1000.0  # this process stood still; what came meanwhile is read before anyone is called silent
     ends.turn()
     assert ends.lost == []
 
@@ -132,13 +122,14 @@ def test_what_is_sent_last_arrives(ends: Ends):
 
 
 def test_the_last_words_of_what_carries_the_line_complete_the_reason():
-    loop = Loop()
+    loop = TurnedLoop()
     ours, theirs = socket.socketpair()
     link = Link(loop, Connection(loop, ours), lambda beginning: f"{beginning}MemoryError")
     lost: list[str] = []
     link.start(lambda _: None, lost.append)
-    loop.tick()
+    loop.turn()
     theirs.recv(4096)
     theirs.close()
-    loop.tick()
+    loop.turn()
     assert lost == ["is gone: the connection to it was closed; its last output: MemoryError"]
+    loop.close()

@@ -203,7 +203,7 @@ def test_a_secret_that_others_may_read_or_that_is_missing_is_refused_before_anyt
     assert "chmod 600" in head.stderr
     (head,) = ends(nodes.start(HELLO, 0, "--require-secret"))
     assert head.code == 78
-    assert "PACELINE_SECRET_FILE is not set" in head.stderr
+    assert "--secret-file (PACELINE_SECRET_FILE) is not set" in head.stderr
 
 
 def test_a_rendezvous_that_is_taken_is_told_with_its_holder(nodes: Nodes):

@@ -7,15 +7,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from paceline.cluster.spec import Address
-from paceline.launcher.asyncio_loop import AsyncioLoop
 from paceline.launcher.hosts.link import Link
 from paceline.launcher.hosts.node_hosts import NodeHosts
 from paceline.launcher.job import JobDescription, Program
 from paceline.launcher.other_hosts import Nodes
-from paceline.rendezvous.agent_messages import Here, HostFacts, Message
+from paceline.rendezvous.agent_messages import Here, HostFacts, Message, Refused
 from paceline.rendezvous.connection import Connection
 from paceline.rendezvous.dialing import dial
-from paceline.rendezvous.messages import Refused
 
 LIMIT_SECONDS = 20.0
 KEY = b"k" * 32
@@ -34,8 +32,7 @@ async def came(address: Address, facts: HostFacts) -> tuple[Link, "asyncio.Futur
     """An agent that has said who it is, and what it hears first: a message, or why the line ended."""
     loop = asyncio.get_running_loop()
     reached = await asyncio.to_thread(dial, address, KEY, LIMIT_SECONDS)
-    sockets = AsyncioLoop(loop)
-    link = Link(sockets, Connection(sockets, reached.connected, reached.splitter, reached.seal))
+    link = Link(loop, Connection(loop, reached.connected, reached.splitter, reached.seal))
     heard: asyncio.Future[Message | str] = loop.create_future()
 
     def hear(said: Message | str) -> None:
@@ -68,7 +65,7 @@ def test_a_node_that_comes_back_keeps_its_number_of_workers(free_port: int) -> N
         facts = replace(crews[0].facts, node_rank=1, pid=os.getpid())
         gathered = asyncio.create_task(hosts.gather(1))
         first, _ = await came(address, facts)
-        assert [member.num_ranks for member in await asyncio.wait_for(gathered, LIMIT_SECONDS)] == [2, 2]
+        assert [member.num_workers for member in await asyncio.wait_for(gathered, LIMIT_SECONDS)] == [2, 2]
         first.fail("is gone")  # `close` would wait for the other end, which is in this loop
 
         gathered = asyncio.create_task(hosts.gather(2))
@@ -81,8 +78,13 @@ def test_a_node_that_comes_back_keeps_its_number_of_workers(free_port: int) -> N
         )
         assert said == [f"host {facts.hostname} was refused: {denied.message}"]
         fewer.fail("is gone")
+        beside_servers, heard = await came(address, replace(facts, num_ps=2))
+        denied = await asyncio.wait_for(heard, LIMIT_SECONDS)
+        assert isinstance(denied, Refused)
+        assert denied.message.startswith(f"--ps: received 2 on host {facts.hostname}, but 0 on node 0 (host ")
+        beside_servers.fail("is gone")
         again, _ = await came(address, facts)
-        assert [member.num_ranks for member in await asyncio.wait_for(gathered, LIMIT_SECONDS)] == [2, 2]
+        assert [member.num_workers for member in await asyncio.wait_for(gathered, LIMIT_SECONDS)] == [2, 2]
         await hosts.close(0)
         again.close()
 

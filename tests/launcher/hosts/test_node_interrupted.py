@@ -12,13 +12,13 @@ from paceline.cluster.spec import Address
 from paceline.launcher.hosts.node import Node
 from paceline.launcher.job import JobDescription, Program
 from paceline.launcher.other_hosts import Nodes
-from paceline.launcher.output.own_output import OwnOutput
 from paceline.launcher.output.worker_logs import WorkerLogs
+from paceline.launcher.output.worker_output import OwnOutput
 from paceline.rendezvous import channel
+from paceline.rendezvous.agent_messages import Spoke
 from paceline.rendezvous.dialing import Reached
-from paceline.rendezvous.messages import Identity
-from paceline.wire.frames import FrameSplitter
-from paceline.wire.seal import Seal
+from paceline.wire.frames import FrameSplitter, Seal
+from paceline.wire.handshake import Identity
 
 LIMIT_SECONDS = 30.0
 KEPT = JobOptions(snapshot_dir="/kept")
@@ -48,7 +48,7 @@ async def served(
         assert node._agent is not None
         node._agent._in_generation = True
         for message in said:
-            node._agent.said(1, message)
+            node._agent.report(Spoke(1, message))
         if number is not None:
             node._interrupt(number)
         theirs.close()

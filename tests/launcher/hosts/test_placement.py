@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.cluster.spec import ROLES, Address, ClusterSpec, Policy, Role
+from paceline.cluster.job_options import JobOptions
+from paceline.cluster.launched import slot_holders
+from paceline.cluster.spec import ROLES, Address, ClusterSpec, Role
 from paceline.launcher.hosts.placement import Station, generation_orders
+from paceline.launcher.job import JobDescription
 from paceline.rendezvous.agent_messages import Begin, HostFacts, Interface
 
 
@@ -15,8 +18,12 @@ def facts(machine: str, ports: tuple[int, ...], hostname: str = "") -> HostFacts
     return HostFacts(hostname or machine, machine, 1, None, None, len(ports), {}, "", (), ports, (), 0)
 
 
-def orders_of(*stations: Station, roles: Sequence[Role] = ()) -> tuple[Begin, ...]:
-    return generation_orders(stations, job_id="ab", generation=3, seed=7, environment={"A": "b"}, roles=roles)
+def orders_of(*stations: Station, roles: Sequence[Role] = (), num_ps: int | None = None) -> tuple[Begin, ...]:
+    job = JobDescription(
+        command=("python",), num_workers=1, environment={}, roles=tuple(roles), options=JobOptions(ps=num_ps)
+    )
+    cast = job.cast(sum(station.num_workers for station in stations))
+    return generation_orders(stations, job_id="ab", generation=3, seed=7, environment={"A": "b"}, cast=cast)
 
 
 def test_two_hosts():
@@ -45,29 +52,55 @@ def test_agents_of_one_machine_count_their_local_ranks_through():
     assert [(one.local_rank, one.local_world_size) for one in identities] == [(0, 3), (1, 3), (2, 3)]
 
 
-def test_roles_beside_the_workers_are_on_the_first_host():
-    """As TensorFlow's parameter-server strategy has them: a chief, and workers that may come back."""
-    worker = Role("worker", Policy.REPLACEABLE, in_world=False)
-    roles = [ROLES["ps"], worker, ROLES["chief"], ROLES["evaluator"], worker]
+def test_roles_beside_the_workers_go_round_the_hosts():
+    roles = [ROLES["ps"], ROLES["chief"], ROLES["evaluator"], ROLES["ps"]]
     a, b = orders_of(
         Station(facts("a", tuple(range(11, 17))), 1, Interface("eth0", "10.0.0.1")),
-        Station(facts("b", (21,)), 1, Interface("eth1", "10.0.0.2")),
+        Station(facts("b", (21, 22)), 1, Interface("eth1", "10.0.0.2")),
         roles=roles,
     )
-    assert [(one.label, str(one.task), one.in_world) for one in (*a.identities, *b.identities)] == [
+    assert [(one.label, str(one.task), one.in_world) for one in a.identities] == [
         ("0", "chief 0", True),
         ("ps 0", "ps 0", False),
-        ("worker 1", "worker 1", False),
         ("evaluator 0", "evaluator 0", False),
-        ("worker 2", "worker 2", False),
+    ]
+    assert [(one.label, str(one.task), one.in_world) for one in b.identities] == [
         ("1", "worker 0", True),
+        ("ps 1", "ps 1", False),
     ]
     assert a.cluster == b.cluster
     ports = {role: [address.port for address in addresses] for role, addresses in a.cluster.items()}
-    assert ports == {"chief": [11], "worker": [21, 13, 15], "ps": [12], "evaluator": [14]}
-    told = json.loads(ClusterSpec(a.cluster).to_tf_config(a.identities[-1].task))
-    assert told["task"] == {"type": "worker", "index": 2}
+    assert ports == {"chief": [11], "worker": [21], "ps": [12, 22], "evaluator": [13]}
+    told = json.loads(ClusterSpec(a.cluster).to_tf_config(b.identities[-1].task))
+    assert told["task"] == {"type": "ps", "index": 1}
     assert sorted(told["cluster"]) == ["chief", "ps", "worker"]  # as in TensorFlow, an evaluator is in no cluster
+
+
+def test_workers_beside_parameter_servers_are_placed_by_slots():
+    a, b = orders_of(
+        Station(facts("a", tuple(range(11, 17))), 2, Interface("eth0", "10.0.0.1")),
+        Station(facts("b", tuple(range(21, 27))), 1, Interface("eth1", "10.0.0.2")),
+        num_ps=3,
+    )
+    assert [(one.label, one.rank, one.local_rank, one.local_world_size) for one in a.identities] == [
+        ("chief", 0, 0, 1),
+        ("worker 0", 1, 0, 2),
+        ("worker 1", 2, 1, 2),
+        ("ps 0", 4, 0, 1),
+        ("ps 2", 6, 0, 1),
+    ]
+    assert [(one.label, one.rank, one.local_rank, one.local_world_size) for one in b.identities] == [
+        ("worker 2", 3, 0, 1),
+        ("ps 1", 5, 0, 1),
+    ]
+    assert {one.world_size for one in (*a.identities, *b.identities)} == {1}
+    assert [str(one.task) for one in slot_holders(a.identities)] == ["worker 0", "worker 1"]
+    addresses = {role: [str(address) for address in addresses] for role, addresses in b.cluster.items()}
+    assert addresses == {
+        "chief": ["10.0.0.1:11"],
+        "worker": ["10.0.0.1:12", "10.0.0.1:13", "10.0.0.2:21"],
+        "ps": ["10.0.0.1:14", "10.0.0.2:22", "10.0.0.1:15"],
+    }
 
 
 STATIONS = st.lists(

@@ -14,14 +14,13 @@ import pytest
 from msgspec.structs import replace
 from tests.launcher.conftest import Job, wait_until
 
-from paceline.launcher.asyncio_loop import AsyncioLoop
 from paceline.launcher.hosts.link import Link
 from paceline.launcher.hosts.ssh_line import agent_command, end_agent, start_agent
 from paceline.launcher.workers.guard_line import guarded
 from paceline.rendezvous.agent_messages import Assignment, Unfit
 from paceline.rendezvous.connection import HEARTBEAT_INTERVAL_SECONDS, SILENCE_LIMIT_SECONDS, Connection
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.parts import TENSORS_FILE, Part, rank_folder
+from paceline.store.shards import TENSORS_FILE, Shard, rank_folder
 from paceline.store.snapshots import SnapshotStore, Writer
 from paceline.store.staging import snapshot_name
 from process_table import Seen
@@ -201,7 +200,7 @@ def test_what_an_agent_cannot_run_is_told(tmp_path: Path, changes: dict[str, obj
     async def answer() -> str:
         with guarded("0123456789abcdef") as guard:
             agent = await start_agent(agent_command(sys.executable), sys.executable, 20.0, guard)
-            loop = AsyncioLoop(asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
             link = Link(loop, Connection(loop, agent.connected, agent.splitter))
             said = asyncio.get_running_loop().create_future()
             link.start(said.set_result, lambda _: None)
@@ -359,7 +358,7 @@ def test_a_failed_job_names_the_newest_snapshot_that_its_hosts_can_read(
     """The launcher looked only at manifests, and with --hosts it named no snapshot at all."""
     store = SnapshotStore(tmp_path / "kept", writer=Writer("job"))
     for step in (10, 20):
-        record = store.write_part(step, 0, Part({"w": numpy.zeros(100)}, {}))
+        record = store.write_shard(step, 0, Shard({"w": numpy.zeros(100)}, {}))
         store.commit(step, SnapshotMeta(0, 0, 1), [record])
     tensors = tmp_path / "kept" / snapshot_name(20) / rank_folder(0) / TENSORS_FILE
     content = bytearray(tensors.read_bytes())

@@ -12,7 +12,7 @@ from paceline.launcher.hosts.ssh_hosts import forwarded_environment, working_dir
     [
         ({"HOME": "/h", "PATH": "/bin", "LANG": "C"}, [], {}),
         ({"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}, [], "all"),
-        ({"UCX_TLS": "tcp", "MPIR_CVAR_CH4_OFI_ENABLE": "0", "PACELINE_STRICT": "1"}, [], "all"),
+        ({"UCX_TLS": "tcp", "MPIR_CVAR_CH4_OFI_ENABLE": "0", "PACELINE_OF_SCRIPT": "1"}, [], "all"),
         ({"FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}, [], "all"),
         ({"TF_CONFIG": "{}", "PACELINE_RANK": "3", "PACELINE_JOB_ID": "a", "PACELINE_AGENT_FD": "4"}, [], {}),
         ({"PACELINE_SECRET_FILE": "/s", "PACELINE_NODE_RANK": "1", "PACELINE_RENDEZVOUS": "a:1"}, [], {}),

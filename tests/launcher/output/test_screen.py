@@ -2,14 +2,13 @@
 
 import time
 
-from paceline.launcher.output.folding import SAME_TIME_SECONDS
-from paceline.launcher.output.screen import DRAW_INTERVAL_SECONDS, STATE_INTERVAL_SECONDS, Screen, Stream
-from paceline.launcher.output.sink import Sink
-from paceline.launcher.output.styled_line import EMPTY_LINE, StyledLine
-from paceline.launcher.output.terminal_line import TerminalLine
+from paceline.launcher.output.screen import DRAW_INTERVAL_SECONDS, SAME_TIME_SECONDS, STATE_INTERVAL_SECONDS, Screen
+from paceline.launcher.output.terminal_line import EMPTY_LINE, StyledLine, TerminalLine
+from paceline.launcher.output.text_stream import TextOutput
+from paceline.rendezvous.agent_messages import Stream
 
 
-class FakeSink(Sink):
+class FakeSink(TextOutput):
     """Keeps what was written; `others` share one list to see the order."""
 
     def __init__(self, *, terminal: bool, width: int = 40, written: list[str] | None = None) -> None:

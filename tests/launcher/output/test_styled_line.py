@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.launcher.output.styled_line import StyledLine, columns
+from paceline.launcher.output.terminal_line import StyledLine, columns
 
 
 def test_wide_and_combining_characters_take_their_columns():

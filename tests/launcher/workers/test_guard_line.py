@@ -10,6 +10,7 @@ import pytest
 
 from paceline.cluster import environment
 from paceline.launcher.workers.guard_line import guarded
+from paceline.rendezvous.guard_words import WorkerStarted
 
 pytestmark = pytest.mark.processes
 
@@ -49,7 +50,7 @@ def test_it_ends_the_job_of_a_launcher_that_vanished(tmp_path: Path, monkeypatch
 def test_after_a_job_that_ended_well_it_kills_nothing() -> None:
     with guarded(uuid.uuid4().hex[:16]) as guard:
         left = subprocess.Popen(SLEEP, env={environment.AGENT_ID: guard.agent_id}, start_new_session=True)
-        guard.worker_started(left.pid)
+        guard.tell(WorkerStarted(left.pid))
     try:
         assert left.poll() is None, "the guard has ended before this block was left"
     finally:

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from paceline.cluster import environment
-from paceline.launcher.workers.job_processes import JobProcesses, kill, marked_pids
+from paceline.launcher.workers.teardown import JobProcesses, kill, marked_pids
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 

@@ -16,13 +16,12 @@ from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import WORKER, Task
 from paceline.launcher.hosts.host_facts import facts_of_this_host
 from paceline.launcher.job import JobDescription
-from paceline.launcher.workers.host_resources import num_workers_for, visible_gpus
-from paceline.launcher.workers.nvml import Gpu, read_gpus
+from paceline.launcher.workers.host_resources import Gpu, num_workers_for, read_gpus, visible_gpus
 from paceline.launcher.workers.worker_environment import plan_workers
 from paceline.rendezvous.agent_messages import Here, decode
 from paceline.wire.codec import encode
 
-DRIVER_FILES = "paceline.launcher.workers.nvml._DRIVER_FILES"
+DRIVER_FILES = "paceline.launcher.workers.host_resources._DRIVER_FILES"
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.launcher.generations.events import Announce, Examine, Said, Terminate
+from paceline.events.worker_events import StepDone
+from paceline.launcher.generations.decisions import Announce, Examine, Hung, Said, Terminate
 from paceline.launcher.generations.generation import Generation
-from paceline.launcher.generations.outcome import Hung
 from paceline.launcher.workers.process_state import Standstill
-from paceline.rendezvous.channel import Progress, Stopped
+from paceline.rendezvous.channel import Stopped
 
 
 @given(st.lists(st.booleans(), max_size=40))
@@ -31,5 +31,5 @@ def test_a_worker_that_is_stopped_before_its_first_step_has_hung() -> None:
 
 def test_a_worker_that_makes_steps_is_missed_by_them() -> None:
     stepping = generation()
-    stepping.on(Said(1, Progress(3, 0)), now=1.0)
+    stepping.on(Said(1, StepDone(1, 3, 0)), now=1.0)
     assert stepping.on(Said(1, Stopped()), now=2.0) == []

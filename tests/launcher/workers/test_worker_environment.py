@@ -73,6 +73,30 @@ def test_gpus_go_by_local_rank_and_are_shared_in_turn():
     assert "PACELINE_COMMUNICATION" not in variables
 
 
+def test_beside_parameter_servers_only_workers_have_cores_and_gpus():
+    tasks = [Task("chief", 0), Task("worker", 0), Task("worker", 1), Task("ps", 0)]
+    identities = [
+        WorkerIdentity(
+            task=task,
+            rank=number,
+            world_size=1,
+            local_rank=task.index,
+            local_world_size=2 if task.type == "worker" else 1,
+            generation=1,
+            job_id="ab12",
+            seed=7,
+        )
+        for number, task in enumerate(tasks)
+    ]
+    shares = [CoreShare((0,), 1), CoreShare((1,), 1)]
+    plans = plan_workers(identities, shares, ("3", "5"))
+    assert [plan.identity for plan in plans] == identities
+    assert [plan.cores for plan in plans] == [None, *shares, None]
+    assert [plan.gpu for plan in plans] == ["", "3", "5", ""]
+    assert [identity.serves for identity in identities] == [False, True, True, True]
+    assert [identity.label for identity in identities] == ["chief", "worker 0", "worker 1", "ps 0"]
+
+
 def test_agents_that_a_scheduler_gave_a_gpu_each_do_not_share_it():
     """``srun --ntasks-per-node=2 --gpus-per-task=1``: each agent has one worker, and sees one GPU, of the same name."""
     for rank in range(2):
@@ -89,13 +113,13 @@ def test_hosts_of_which_only_some_share_gpus_are_refused_unless_all_use_mpi():
     """The first host's workers would wait in NCCL for those of the second, which share a GPU and are in MPI."""
     hosts = [("0", "1"), ("0",)]
 
-    def chosen(inherited: dict[str, str]) -> list[Communication]:
+    def chosen(**told: str) -> list[Communication]:
         plans = [plan for gpus in hosts for plan in plan_workers([identity(0), identity(1)], None, gpus)]
-        return [communication(variables_of(plan, inherited), num_gpus=1) for plan in plans]
+        return [communication(variables_of(plan, {}, **told), num_gpus=1) for plan in plans]
 
     with pytest.raises(ConfigurationError, match=r"2 over nccl \(such as rank 0\), 2 over mpi \(such as rank 2\)"):
-        refuse_different(chosen({}))
-    refuse_different(chosen({environment.COMMUNICATION: "mpi"}))
+        refuse_different(chosen())
+    refuse_different(chosen(PACELINE_COMMUNICATION="mpi"))
 
 
 def test_mpi_gets_the_devices_of_the_plan_unless_the_user_named_others():
@@ -107,16 +131,16 @@ def test_mpi_gets_the_devices_of_the_plan_unless_the_user_named_others():
 def test_workers_that_share_a_gpu_talk_over_mpi_unless_told_otherwise():
     one, _ = plan_workers([identity(0), identity(1)], None, ("0",))
     assert variables_of(one, {})["PACELINE_COMMUNICATION"] == "mpi"
-    assert variables_of(one, {"PACELINE_COMMUNICATION": "ring"})["PACELINE_COMMUNICATION"] == "ring"
+    assert variables_of(one, {}, PACELINE_COMMUNICATION="ring")["PACELINE_COMMUNICATION"] == "ring"
 
 
 def test_a_worker_is_told_the_options_of_its_head_alone_and_which_they_are():
     """A job that a script started took over PACELINE_SNAPSHOT_DIR, and went on from the other job's snapshots."""
-    inherited = {"PACELINE_SNAPSHOT_DIR": "/of/this/host", "PACELINE_WORKERS": "4", "PACELINE_STRICT": "1", "A": "b"}
+    inherited = {"PACELINE_SNAPSHOT_DIR": "/of/this/host", "PACELINE_WORKERS": "4", "PACELINE_OF_SCRIPT": "1", "A": "b"}
     variables = variables_of(WorkerPlan(identity(0), None, None), inherited, PACELINE_SNAPSHOT_KEEP="5")
     assert "PACELINE_SNAPSHOT_DIR" not in variables
     assert "PACELINE_WORKERS" not in variables
-    assert (variables["PACELINE_SNAPSHOT_KEEP"], variables["PACELINE_STRICT"], variables["A"]) == ("5", "1", "b")
+    assert (variables["PACELINE_SNAPSHOT_KEEP"], variables["PACELINE_OF_SCRIPT"], variables["A"]) == ("5", "1", "b")
     ours = {**variables, "PACELINE_SNAPSHOT_KEEP": "2", "PACELINE_WORKERS": "3"}
     options = {option.variable for option in rows(JobOptions)}
     assert {name for name in users_variables(variables) if name in options} == set()

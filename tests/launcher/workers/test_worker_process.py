@@ -6,9 +6,8 @@ import socket
 import threading
 from typing import Any
 
-from paceline.launcher.output.screen import Stream
-from paceline.launcher.workers.worker_process import SpawnedWorker, WorkerListener, WorkerProcess
-from paceline.rendezvous.channel import Message
+from paceline.launcher.workers.worker_process import SpawnedWorker, WorkerProcess
+from paceline.rendezvous.agent_messages import WorkerEnded
 
 
 class Process:
@@ -28,23 +27,9 @@ class Process:
         return -9
 
 
-class Heard(WorkerListener):
-    def __init__(self) -> None:
-        self.ends: list[tuple[int, int]] = []
-
-    def wrote(self, rank: int, stream: Stream, data: bytes) -> None: ...
-
-    def said(self, rank: int, message: Message) -> None: ...
-
-    def garbled(self, rank: int, fault: str) -> None: ...
-
-    def ended(self, rank: int, exit_code: int) -> None:
-        self.ends.append((rank, exit_code))
-
-
 def ends_of(*, detached: bool) -> list[tuple[int, int]]:
     """What is told of the end of rank 3, which comes after nobody listens any more, or before."""
-    heard = Heard()
+    heard: list[object] = []
 
     async def live() -> None:
         loop, process, gone = asyncio.get_running_loop(), Process(), asyncio.Event()
@@ -52,7 +37,7 @@ def ends_of(*, detached: bool) -> list[tuple[int, int]]:
         pmi, workers_pmi = socket.socketpair()
         fake: Any = process
         worker = WorkerProcess(3, SpawnedWorker(fake, messages, pmi))
-        worker.attach(loop, heard, gone.set)
+        worker.attach(loop, heard.append, gone.set)
         if detached:
             worker.detach(loop)
         process.end.set()
@@ -63,7 +48,7 @@ def ends_of(*, detached: bool) -> list[tuple[int, int]]:
             end.close()
 
     asyncio.run(live())
-    return heard.ends
+    return [(report.rank, report.exit_code) for report in heard if isinstance(report, WorkerEnded)]
 
 
 def test_the_end_of_a_worker_is_told() -> None:

@@ -1,0 +1,51 @@
+"""Processes are killed while a job trains, evaluates and predicts: the others go on, and every count stays exact."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from programs import Ended, run_python
+
+JOB, INTERRUPTED = (Path(__file__).with_name(name) for name in ("deaths_job.py", "interrupted_job.py"))
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(400)
+def test_steps_of_killed_workers_are_done_again(tmp_path: Path) -> None:
+    """TensorFlow connects with all workers or none: one that stayed dead kept another from coming back."""
+    command = ["-m", "paceline", "run", "--workers", "3", "--ps", "1", "--max-restarts", "3", JOB]
+    ended = run_python(*command, folder=tmp_path, limit_seconds=300)
+    assert ended.code == 0, ended.output
+    [line] = [line for line in ended.output.splitlines() if "told {" in line]
+    told = json.loads(line.partition("told ")[2])
+    assert told["iterations"] == 50 + 800
+    assert told["iterations at the end"] == 50 + 800 + 50
+    assert told["rows"] == [1600.0, 1600.0]
+    assert {name: told["evaluated"][name] for name in told["expected"]} == pytest.approx(told["expected"], abs=1e-6)
+    assert told["difference"] < 1e-6
+    assert len(re.findall(r"worker 1 takes steps again", ended.output)) == 3
+    assert "worker 2 is not started again, as --max-restarts allows no more restarts" in ended.output
+    assert re.search(r"\d steps? (was|were) done again", ended.output)
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(400)
+def test_training_goes_on_from_the_newest_snapshot(tmp_path: Path) -> None:
+    def run(fault: str) -> Ended:
+        options = ["--max-restarts", "1", "--snapshot-dir", tmp_path / fault.removeprefix("after-")]
+        command = ["-m", "paceline", "run", "--workers", "2", "--ps", "1", *options, "--snapshot-every", "20"]
+        return run_python(*command, INTERRUPTED, fault, folder=tmp_path, limit_seconds=180)
+
+    killed = run("kill")
+    assert killed.code == 0, killed.output
+    assert re.search(r"resuming from the snapshot of step 1[024]0: epoch 2", killed.output), killed.output
+    left = run("leave")
+    assert left.code == 75, left.output
+    again = run("after-leave")
+    assert again.code == 0, again.output
+    assert again.output.count("each worker's dataset begins anew") == 1
+    for ended in (killed, again):
+        [line] = [line for line in ended.output.splitlines() if "told {" in line]
+        assert json.loads(line.partition("told ")[2]) == {"iterations": 320, "rows": [320.0] * 4}

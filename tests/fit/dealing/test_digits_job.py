@@ -1,0 +1,30 @@
+"""A job of a chief, two workers, a parameter server and an evaluator trains on the digits."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from programs import run_python
+
+JOB = Path(__file__).with_name("digits_job.py")
+
+
+@pytest.mark.processes
+def test_the_digits_are_learned_and_counted(tmp_path: Path) -> None:
+    options = ["--workers", "2", "--ps", "1", "--evaluator", "--snapshot-dir", "snapshots"]
+    command = ["-m", "paceline", "run", *options, JOB, "5", tmp_path / "model.keras"]
+    ended = run_python(*command, folder=tmp_path, limit_seconds=240)
+    assert ended.code == 0, ended.output
+    [line] = [line for line in ended.output.splitlines() if "told {" in line]
+    told = json.loads(line.partition("told ")[2])
+    assert told["iterations"] == 80
+    assert told["history"]["val_accuracy"][-1] > 0.7
+    assert told["evaluated"] == pytest.approx(told["expected"], abs=1e-6)
+    assert told["difference"] < 1e-4, "of logits in float32, some of them above 10"
+    assert "'early/total' was made before the ParameterServerStrategy" in told["refusal"]
+    assert told["refusal"].endswith("[outside-scope]")
+    lines = (tmp_path / "snapshots" / "evaluator" / "evaluations.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])
+    assert last["step"] == 80
+    assert [last["metrics"][name] for name in ("loss", "accuracy")] == pytest.approx(told["expected"], abs=1e-5)

@@ -1,0 +1,129 @@
+"""Models and data for tests of pipelines, and what plain Keras makes of them, to compare with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+
+layers = keras.layers
+
+ROWS, BATCH_ROWS = 17, 7
+"""No micro-batch count of the tests divides the batch; the last batch has 3 rows."""
+
+_random = np.random.default_rng(0)
+NUMBERS = _random.normal(size=(ROWS, 5))
+IMAGES = _random.normal(size=(ROWS, 6, 6, 2))
+WORDS = _random.integers(0, 9, (ROWS, 6))
+TARGETS = _random.normal(size=(ROWS, 2))
+SEQUENCES = _random.normal(size=(ROWS, 6, 1))
+WEIGHTS = _random.uniform(0.1, 2.0, ROWS)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model with what it is trained on; everything is made anew by `build`."""
+
+    build: Callable[[], Any]
+    x: Any
+    y: Any
+    loss: Any = "mse"
+    metrics: Any = field(default_factory=lambda: ["mae"])
+    optimizer: Callable[[], Any] = field(default=lambda: keras.optimizers.Adam(0.01))
+    sample_weight: Any = None
+
+
+def _skips() -> Any:
+    x = keras.Input((5,))
+    first = layers.Dense(6, activation="relu", kernel_regularizer="l2", name="first")(x)
+    second = layers.Dropout(0.3, name="second")(first)
+    third = layers.Dense(6, name="third")(second)
+    fourth = layers.Dense(6, activation="tanh", name="fourth")(third)
+    return keras.Model(x, layers.Dense(2, name="last")(layers.Concatenate(name="joined")([x, first, third, fourth])))
+
+
+def _images() -> Any:
+    x = keras.Input((6, 6, 2))
+    first = layers.Conv2D(3, 3, padding="same", activation="relu")(x)
+    second = layers.LayerNormalization()(layers.Conv2D(3, 3, padding="same")(first))
+    joined = layers.Add()([first, second])
+    return keras.Model(x, layers.Dense(2)(layers.Flatten()(layers.MaxPooling2D()(joined))))
+
+
+def _masked_sequences() -> Any:
+    x = keras.Input((6,), dtype="int32")
+    embedded = layers.Embedding(9, 4, mask_zero=True)(x)
+    return keras.Model(x, layers.Dense(1)(layers.LSTM(5, return_sequences=True, dropout=0.2)(embedded)))
+
+
+def _attention() -> Any:
+    x = keras.Input((6,), dtype="int32")
+    hidden = layers.Embedding(9, 4)(x)
+    seen = layers.MultiHeadAttention(2, 3, dropout=0.2)(hidden, hidden)
+    hidden = layers.LayerNormalization()(layers.Add()([hidden, seen]))
+    return keras.Model(x, layers.Dense(2)(layers.GlobalAveragePooling1D()(hidden)))
+
+
+def _several_inputs_and_outputs() -> Any:
+    numbers, words = keras.Input((5,), name="numbers"), keras.Input((6,), dtype="int32", name="words")
+    early = layers.Dense(2, name="early")(numbers)
+    embedded = layers.Flatten()(layers.Embedding(9, 2)(words))
+    joined = layers.GaussianNoise(0.1)(layers.Concatenate()([early, embedded]))
+    late = layers.Dense(2, activity_regularizer="l2", name="late")(joined)
+    return keras.Model([numbers, words], {"early": early, "late": late})
+
+
+JOBS = {
+    "skips": Job(_skips, NUMBERS, TARGETS, optimizer=lambda: keras.optimizers.Adam(0.02, global_clipnorm=0.2)),
+    "images": Job(
+        _images, IMAGES, TARGETS, optimizer=lambda: keras.optimizers.SGD(0.05, use_ema=True, ema_overwrite_frequency=2)
+    ),
+    "masked sequences": Job(_masked_sequences, WORDS, SEQUENCES),
+    "attention": Job(
+        _attention,
+        WORDS,
+        TARGETS,
+        optimizer=lambda: keras.optimizers.Adagrad(0.05, gradient_accumulation_steps=2, clipnorm=0.5),
+        sample_weight=WEIGHTS,
+    ),
+    "several inputs and outputs": Job(
+        _several_inputs_and_outputs,
+        {"numbers": NUMBERS, "words": WORDS},
+        {"early": TARGETS, "late": 2 * TARGETS},
+        loss={"early": "mse", "late": "mae"},
+        metrics={"early": ["mae"], "late": ["mse"]},
+    ),
+}
+
+
+def trained(job: Job, scope: Any) -> tuple[Any, dict[str, Any]]:
+    """Trains a model that is made in `scope`: the model, and all that is to be compared."""
+    keras.utils.set_random_seed(5)
+    with scope:
+        model = job.build()
+        model.compile(job.optimizer(), job.loss, metrics=job.metrics)
+    common = {"batch_size": BATCH_ROWS, "verbose": 0}
+    history = model.fit(
+        job.x,
+        job.y,
+        epochs=2,
+        shuffle=False,
+        sample_weight=job.sample_weight,
+        validation_data=(job.x, job.y),
+        validation_batch_size=9,
+        **common,
+    )
+    return model, {
+        "history": {name: [float(value) for value in values] for name, values in history.history.items()},
+        "predictions": model.predict(job.x, **common),
+        "evaluated": model.evaluate(job.x, job.y, **common),
+    }
+
+
+def check_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """To 1e-9."""
+    assert found["history"].keys() == expected["history"].keys()
+    leaves, others = keras.tree.flatten(found), keras.tree.flatten(expected)
+    for one, other in zip(leaves, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

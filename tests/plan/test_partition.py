@@ -1,0 +1,181 @@
+"""The dynamic programme finds what trying all splits finds; limits, ties and refusals."""
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from itertools import combinations, product
+
+import pytest
+from drawn_plans import profiles, schedules
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.errors import ConfigurationError
+from paceline.plan.costs import Link
+from paceline.plan.memory import peak_of
+from paceline.plan.partition import Demand, best_replicated_split, best_split
+from paceline.plan.planning import make_plan
+from paceline.plan.profile import Layer, Profile
+from paceline.plan.schedules import schedule_named
+from paceline.plan.simulation import simulate
+from paceline.plan.split import Split, costs_of
+
+
+def _all_splits(profile: Profile, chunks: int, workers: int, replicas: Collection[int]) -> Iterator[Split]:
+    """Every way to cut and to share out the workers that keeps ties together."""
+    inner = range(1, len(profile.layers))
+    for cuts in combinations(inner, chunks - 1):
+        if any(min(tie) < cut <= max(tie) for tie in profile.ties for cut in cuts):
+            continue
+        for shares in product(replicas, repeat=chunks):
+            if sum(shares) == workers:
+                yield Split((*cuts, len(profile.layers)), shares)
+
+
+def _greatest_bytes(demand: Demand, split: Split) -> float:
+    return demand.chunks_per_stage * max(
+        demand.num_bytes(chunk, layers.start, layers.stop, split.replicas[chunk])
+        for chunk, layers in enumerate(split.chunks)
+    )
+
+
+def _slowest(demand: Demand, split: Split) -> float:
+    return max(
+        demand.seconds(chunk, layers.start, layers.stop, split.replicas[chunk])
+        for chunk, layers in enumerate(split.chunks)
+    )
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> Demand:
+    return Demand(
+        draw(profiles()),
+        draw(schedules()),
+        draw(st.integers(1, 3)),
+        draw(st.integers(3, 6)),
+        Link(1.0, draw(st.sampled_from([0.5, 4.0]))),
+        draw(st.booleans()),
+        draw(st.sampled_from([math.inf, 60, 100, 150])),
+    )
+
+
+@given(demands(), st.integers(1, 2))
+def test_no_split_is_better(demand: Demand, replicas: int) -> None:
+    chunks = len(demand.places)
+    splits = list(_all_splits(demand.profile, chunks, chunks * replicas, {replicas}))
+    _compare_with_all(demand, splits, lambda: best_split(demand, replicas))
+
+
+def _compare_with_all(demand: Demand, splits: list[Split], best: Callable[[], tuple[float, Split]]) -> None:
+    least = min((_greatest_bytes(demand, other) for other in splits), default=None)
+    fastest = min((_slowest(demand, other) for other in splits), default=math.inf)
+    if fastest < math.inf:
+        seconds, split = best()
+        assert split in splits
+        assert seconds == _slowest(demand, split) == fastest
+        return
+    expected = "cannot be divided" if least is None else f'memory_limit="{math.ceil(least / 1e6)}MB"'
+    with pytest.raises(ConfigurationError, match=expected):
+        best()
+
+
+@given(profiles(6), st.integers(1, 5), st.sampled_from([0.25, 2.0]), st.sampled_from([math.inf, 60, 100]))
+def test_no_other_numbers_of_stages_and_replicas_are_better(
+    profile: Profile, workers: int, bytes_per_second: float, limit: float
+) -> None:
+    schedule, link = schedule_named("pipedream"), Link(0.0, bytes_per_second)
+    best = math.inf
+    for stages in range(1, workers + 1):
+        demand = Demand(profile, schedule, stages, 2, link, memory_limit_bytes=limit)
+        splits = _all_splits(profile, stages, workers, range(1, workers + 1))
+        best = min([best, *(_slowest(demand, split) for split in splits)])
+    try:
+        seconds, split = best_replicated_split(profile, schedule, workers, 2, link=link, memory_limit_bytes=limit)
+    except ConfigurationError:
+        assert best == math.inf
+    else:
+        assert seconds == best
+        assert sum(split.replicas) == workers
+        assert _slowest(Demand(profile, schedule, len(split.cuts), 2, link), split) == best
+
+
+def _layers(*seconds: float, **sizes: int) -> tuple[Layer, ...]:
+    return tuple(Layer(f"layer{at}", one, one, one, (at - 1,) if at else (), **sizes) for at, one in enumerate(seconds))
+
+
+def test_replicas_go_to_the_layers_that_can_be_divided() -> None:
+    """PipeDream's finding for VGG: replicate the convolutions, whose weights are few, and not the dense layers."""
+    convolutions = [Layer(f"conv{at}", 1, 1, 1, (at - 1,) if at else (), 4, parameter_bytes=1) for at in range(6)]
+    dense = Layer("dense", 2, 2, 2, (5,), 1, parameter_bytes=1000)
+    profile, link = Profile((*convolutions, dense)), Link(0.0, 4.0)
+    seconds, split = best_replicated_split(profile, schedule_named("pipedream"), 4, 1, link=link)
+    assert (seconds, split) == (6.0, Split((6, 7), (3, 1)))
+
+
+def test_the_limit_of_the_message_does() -> None:
+    profile = Profile(_layers(1, 2, 3, 4, stash_bytes=2_500_000, parameter_bytes=1_000_000))
+    demand = Demand(profile, schedule_named("gpipe"), 2, 4, memory_limit_bytes=1e6)
+    with pytest.raises(ConfigurationError, match='smallest limit that would do is memory_limit="24MB"'):
+        best_split(demand)
+    with pytest.raises(ConfigurationError, match='memory_limit="24MB"'):
+        best_split(Demand(profile, schedule_named("gpipe"), 2, 4, memory_limit_bytes=23.9e6))
+    assert best_split(Demand(profile, schedule_named("gpipe"), 2, 4, memory_limit_bytes=24e6))[1].cuts == (2, 4)
+
+
+def test_1f1b_fits_where_gpipe_does_not() -> None:
+    profile = Profile(_layers(1, 1, stash_bytes=10))
+    assert best_split(Demand(profile, schedule_named("1f1b"), 2, 8, memory_limit_bytes=20))[0] == 3
+    with pytest.raises(ConfigurationError, match="no split into 2 chunks for gpipe with 8 micro-batches"):
+        best_split(Demand(profile, schedule_named("gpipe"), 2, 8, memory_limit_bytes=20))
+
+
+def test_a_memory_limit_moves_the_cut() -> None:
+    """Stage 0 of 1F1B stashes twice what stage 1 does."""
+    profile = Profile(_layers(1, 1, 1, 1, stash_bytes=10))
+    assert best_split(Demand(profile, schedule_named("1f1b"), 2, 8))[1].cuts == (2, 4)
+    assert best_split(Demand(profile, schedule_named("1f1b"), 2, 8, memory_limit_bytes=30))[1].cuts == (1, 4)
+
+
+def test_tied_layers_stay_together() -> None:
+    profile = Profile(_layers(1, 1, 1, 1, 1, 1), ties=((1, 4),))
+    assert best_split(Demand(profile, schedule_named("1f1b"), 2, 2))[1].cuts in ((1, 6), (5, 6))
+    with pytest.raises(ConfigurationError, match=r"6 layers, which can be cut in 2 places, .* into 4 chunks"):
+        best_split(Demand(profile, schedule_named("1f1b"), 4, 4))
+
+
+def test_a_wide_tensor_is_not_cut() -> None:
+    """The balanced cut is behind layer 1, but what crosses there takes longer than a stage computes."""
+    wide = [Layer(f"layer{at}", 1, 1, 1, (at - 1,) if at else (), (1, 40, 1, 1)[at]) for at in range(4)]
+    assert best_split(Demand(Profile(tuple(wide)), schedule_named("1f1b"), 2, 4, Link()))[1].cuts == (2, 4)
+    slow = Demand(Profile(tuple(wide)), schedule_named("1f1b"), 2, 4, Link(0.0, 1.0))
+    assert best_split(slow)[1].cuts != (2, 4)
+
+
+@given(profiles(), st.integers(1, 3), st.integers(1, 2), st.sampled_from(["gpipe", "1f1b", "zb_h1", "pipedream"]))
+def test_the_bytes_of_a_split_bound_those_of_its_plan(profile: Profile, stages: int, replicas: int, name: str) -> None:
+    if stages > len(profile.cuts):
+        return
+    schedule, recompute = schedule_named(name), replicas == 2
+    demand = Demand(profile, schedule, stages, 3, Link(), recompute)
+    _, split = best_split(demand, replicas)
+    costs = costs_of(profile, split, Link())
+    batches = 1 if schedule.is_synchronous else 9
+    plan = make_plan(schedule, stages, 3, batches=batches, edges=tuple(costs.edge_bytes), recompute=recompute)
+    peaks = [peak_of(plan, costs, stage).total_bytes for stage in range(stages)]
+    bounds = [demand.num_bytes(at, one.start, one.stop, replicas) for at, one in enumerate(split.chunks)]
+    if recompute or schedule.splits_backward:
+        assert all(peak <= bound for peak, bound in zip(peaks, bounds, strict=True))
+    else:
+        assert peaks == bounds
+
+
+@given(profiles(), st.integers(1, 4), st.integers(1, 2))
+def test_a_pipeline_without_flush_is_as_fast_as_its_slowest_stage(profile: Profile, stages: int, replicas: int) -> None:
+    """What the programme minimises is what the simulation of PipeDream measures, if no link is the bottleneck."""
+    if stages > len(profile.cuts):
+        return
+    schedule = schedule_named("pipedream")
+    seconds, split = best_split(Demand(profile, schedule, stages, 1), replicas)
+    costs = costs_of(profile, split, Link())
+    # Full only when the slowest stage has made all others wait: the stashes are up to `stages` batches deep.
+    plan = make_plan(schedule, stages, 1, batches=40 * stages, edges=tuple(costs.edge_bytes))
+    assert simulate(plan, costs).step_seconds == pytest.approx(seconds, rel=1e-6)

@@ -1,0 +1,41 @@
+"""``python serving_task.py [END]``: a task of the cluster in TF_CONFIG, by hand.
+
+All make a strategy. The chief adds 1 to a variable of the server in steps of the workers, and ends as END says.
+"""
+
+import sys
+import time
+
+import tensorflow as tf
+
+import paceline
+
+
+def train(strategy: paceline.ParameterServerStrategy) -> None:
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        count = tf.Variable(0.0)
+
+    @tf.function
+    def add() -> None:
+        count.assign_add(1.0)
+
+    for _ in range(4):
+        coordinator.schedule(add)
+    coordinator.join()
+    print(f"trained {int(count.numpy())}", flush=True)
+
+
+if __name__ == "__main__":
+    end = sys.argv[1]
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver() if end == "raise" else None
+    train(paceline.ParameterServerStrategy(resolver))
+    match end:
+        case "raise":
+            raise ValueError("the script failed")
+        case "exit":
+            sys.exit(7)
+        case "leave":
+            raise SystemExit(7)
+        case "wait":
+            time.sleep(60)
