@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code: options from their tables, variables and exit codes from their homes.
+"""Writes docs/reference.md, and the tables of docs/events.md, from the code.
 
 make docs
 """
@@ -8,20 +8,21 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, get_args
 
 import typer.main
 
 import paceline
 from paceline.cli.app import app
+from paceline.cli.config_file import targets
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import Option, rows
-from paceline.render.gcloud import GcloudTarget
-from paceline.render.kubernetes import KubernetesTarget
-from paceline.render.slurm import SlurmTarget
+from paceline.events import head_events, worker_events
 from paceline.render.training_run import rendered_options
 
 PAGE = Path(__file__).with_name("reference.md")
+EVENTS_PAGE = Path(__file__).with_name("events.md")
 PACKAGE = Path(paceline.__file__).parent
 
 TOLD = "Told to a worker: "
@@ -33,7 +34,8 @@ INTRODUCTION = """\
 All commands and options, environment variables and exit codes. Generated from the code by `make docs`: do not edit.
 
 Options may be written with `-` or `_`: `--max-restarts` or `--max_restarts`. Arguments after the script belong to
-the script. `paceline --install-completion` installs completion of commands and options in your shell.
+the script. `--no-verbose` turns off `--verbose`, and so for every flag, if a variable or a file has turned it on.
+`paceline --install-completion` installs completion of commands and options in your shell.
 """
 
 VARIABLES_OF_OPTIONS = """\
@@ -55,8 +57,6 @@ snapshot-dir = "snapshots"
 [kubernetes]
 image = "team/train:1"
 ```"""
-
-TARGETS = {"kubernetes": KubernetesTarget, "slurm": SlurmTarget, "gcloud": GcloudTarget}
 
 Row = tuple[str, ...]
 
@@ -100,7 +100,7 @@ def _renders(group: Any) -> Iterator[str]:
         "| `--output FILE`, `-o` |  | Write to this file. Default: standard output. |",
         "",
     )
-    for name, table in TARGETS.items():
+    for name, table in targets().items():
         yield from (f"## paceline render {name}", "", _first_paragraph(verbs[name].help), "")
         yield f"A file of `--config` may have these options in its table `[{name}]`."
         yield from ("", *_of_table(rows(table)))
@@ -210,6 +210,36 @@ def _exit_codes() -> Iterator[str]:
     yield from _table(("code", "means"), [("0", "All workers succeeded."), *rows])
 
 
+def events_page() -> str:
+    """The page of events, with its tables as the records are now."""
+    text = EVENTS_PAGE.read_text(encoding="utf-8")
+    for module, union in ((worker_events, "FromWorker"), (head_events, "FromHead")):
+        fields, heads = _fields_of_events(module), ("event", "means", "keys")
+        table = "\n".join(_table(heads, [fields[one.__name__] for one in get_args(getattr(module, union))]))
+        start = f"<!-- {union}: written by `make docs` -->\n"
+        before, rest = text.split(start)
+        text = f"{before}{start}\n{table}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
+    return text
+
+
+def _fields_of_events(module: ModuleType) -> dict[str, Row]:
+    """By name: the name of each event, what it means, and its own fields with their texts."""
+    body = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body
+    found = {}
+    for one in body:
+        if isinstance(one, ast.ClassDef):
+            keys = []
+            for field, below in itertools.pairwise(one.body):
+                match field, below:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str(text))),
+                    ):
+                        keys.append(f"`{name}`: {text.rstrip('.')}")
+            found[one.name] = (f"`{one.name}`", ast.get_docstring(one) or "", "; ".join(keys))
+    return found
+
+
 def documented_names(path: Path) -> list[Row]:
     """Name, value and text of each constant of the module that has a text below it."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
@@ -243,3 +273,4 @@ def _first_paragraph(text: str | None) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
+    EVENTS_PAGE.write_text(events_page(), encoding="utf-8")
