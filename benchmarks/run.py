@@ -8,8 +8,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 QUESTIONS = (
     "launch",
+    "by_hand",
     "all_reduce",
     "data_parallel",
+    "parameter_servers",
     "snapshots",
     "recovery",
     "memory",
@@ -17,6 +19,7 @@ QUESTIONS = (
     "rendezvous",
     "hosts_all_reduce",
     "hosts_bandwidth",
+    "parameter_server_tables",
 )
 
 

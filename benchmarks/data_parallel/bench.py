@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 import harness  # noqa: E402
+import side_by_side  # noqa: E402
 
 RANKS = 2
 
@@ -49,7 +50,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--without-peers", action="store_true", help="only Paceline and the barrier")
+    parser.add_argument("--user", action="store_true", help="only the three jobs that take turns, as a user measures")
+    parser.add_argument("--blocks", type=int, default=30, help="turns of each of the three jobs")
     options = parser.parse_args()
+    report_user(side_by_side.measure(options.blocks))
+    if options.user:
+        return
     variants: dict[str, Callable[[], dict[str, Any]]] = {
         "CNN": lambda: keras("cnn"),
         "small gradient": lambda: keras("small_gradient"),
@@ -66,6 +72,33 @@ def main() -> None:
             results[name].append(variant())
             print(f"round {round_ + 1}/{options.repeats}  {name}", flush=True)
     report(results)
+
+
+def report_user(blocks: list[side_by_side.Block]) -> None:
+    """Medians over blocks; differences and ratios are taken within a block, in which all jobs had a turn."""
+
+    def median(of: Callable[[side_by_side.Block], float]) -> harness.Figure:
+        return harness.Figure.of([of(block) for block in blocks])
+
+    def row(job: str) -> list[str]:
+        step, cpu = (median(lambda block, key=key: block[job][key]) for key in ("step_ms", "cpu_ms"))
+        beyond = median(lambda block: block[job]["step_ms"] - block["plain"]["step_ms"])
+        return [job, str(step), "" if job == "plain" else str(beyond), str(cpu)]
+
+    headers = ["job", "step in ms: median (spread)", "beyond plain", "processor time in ms"]
+    print(harness.table(headers, [row(job) for job in side_by_side.JOBS]))
+    ours, raw = (
+        median(lambda block, job=job: block[job]["step_ms"] - block["plain"]["step_ms"]).median
+        for job in ("paceline", "raw")
+    )
+    efficiency = median(lambda block: block["plain"]["step_ms"] / block["paceline"]["step_ms"])
+    rows = [
+        ["cost of Paceline / cost of a raw MPI all-reduce (of the medians)", f"{ours / raw:.2f}", "≤ 1.1"],
+        ["efficiency (plain / Paceline)", str(efficiency), ""],
+    ]
+    print()
+    print(harness.table(["ratio", "measured", "target"], rows))
+    print()
 
 
 def report(results: dict[str, list[dict[str, Any]]]) -> None:

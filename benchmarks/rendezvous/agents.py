@@ -12,11 +12,10 @@ import time
 import description
 from told_crew import ToldCrew
 
-from paceline.launcher.asyncio_loop import AsyncioLoop
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.link import Link
-from paceline.launcher.hosts.probe import Probe
 from paceline.launcher.job import JobDescription
+from paceline.launcher.workers.address_check import Probe
 from paceline.rendezvous.agent_messages import Here
 from paceline.rendezvous.connection import Connection
 from paceline.rendezvous.dialing import dial
@@ -40,13 +39,13 @@ class Agent:
         """Serves the head to the end; when it dialled, and when its ranks were released."""
         dialled_at = time.monotonic()
         reached = await asyncio.to_thread(dial, self._nodes.rendezvous, self._nodes.key, _DIAL_SECONDS)
-        sockets = AsyncioLoop(self._loop)
-        link = Link(sockets, Connection(sockets, reached.connected, reached.splitter, reached.seal))
-        agent = HostAgent(self._loop, link, self._job, self._facts, None, self._probe)
-        crew = agent._crew = ToldCrew(self._facts)  # else it would start workers
+        link = Link(self._loop, Connection(self._loop, reached.connected, reached.splitter, reached.seal))
+        crew = ToldCrew(self._facts)
+        agent = HostAgent(self._loop, link, self._facts, lambda *_: crew, self._probe)
         link.start(agent.hear, agent.lose)
         link.send(Here(self._facts))
         code = await agent.run()
+        self._probe.close()
         link.close()
         if code != 0:
             raise RuntimeError(f"exit code {code}: {agent.denied_because or agent.lost_because}")

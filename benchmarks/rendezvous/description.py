@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from paceline.cluster.spec import Address
-from paceline.launcher.hosts.installed import comparable_facts
+from paceline.launcher.hosts.host_facts import comparable_facts
 from paceline.launcher.hosts.interfaces import own_interfaces
 from paceline.launcher.job import JobDescription, Program
 from paceline.launcher.other_hosts import Nodes

@@ -6,9 +6,8 @@ Prints "ready" when agents may dial, and at the end a JSON object with the most 
 import asyncio
 import json
 import os
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import description
 from told_crew import ToldCrew
@@ -20,16 +19,6 @@ from paceline.launcher.hosts.node_hosts import NodeHosts
 from paceline.launcher.workers.guard_line import guarded
 
 
-class ServingHead(Head):
-    def _gathering(self, loop: asyncio.AbstractEventLoop, *_: Any) -> Gathering:
-        def say(line: str) -> None:
-            print(line, file=sys.stderr, flush=True)
-
-        gathering = NodeHosts(loop, self._job, self._job.nodes, ToldCrew, say)
-        print("ready", flush=True)
-        return gathering
-
-
 def peak_megabytes() -> float:
     """Of this program; what `getrusage` says counts the process that started it, too."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -39,8 +28,14 @@ def peak_megabytes() -> float:
 def main() -> None:
     job = description.job(description.arguments().parse_args(), 0)
     job_id = os.urandom(8).hex()
-    with guarded(job_id) as guard:
-        code = asyncio.run(ServingHead(job, job_id, guard).run())
+
+    def hosts(loop: asyncio.AbstractEventLoop, say: Callable[[str], None]) -> Gathering:
+        gathering = NodeHosts(loop, job, job.nodes, ToldCrew, say)
+        print("ready", flush=True)
+        return gathering
+
+    with guarded(job_id):
+        code = asyncio.run(Head(job, job_id, hosts).run())
     print(json.dumps({"exit_code": code, "peak_megabytes": peak_megabytes()}), flush=True)
 
 
