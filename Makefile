@@ -6,14 +6,18 @@ SHELL := bash
 
 PYTHON ?= python3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Without bytecode on disk, each process would compile TensorFlow's modules anew: seven seconds instead of three.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 STAMP := .venv/.installed
 
 CORES := $(shell nproc 2>/dev/null || echo 1)
-# Tests without worker processes share the cores; those that start workers use several cores each, and take turns.
+# Tests without worker processes share the cores; those that start workers use several cores each, or wait for them.
 TEST_JOBS ?= $(shell n=$(CORES); echo $$(( n > 8 ? 8 : n )))
-PROCESS_TEST_JOBS ?= $(shell n=$$(( $(CORES) / 4 )); echo $$(( n < 2 ? 2 : n > 4 ? 4 : n )))
+PROCESS_TEST_JOBS ?= $(shell n=$$(( $(CORES) / 4 )); echo $$(( n < 3 ? 3 : n > 4 ? 4 : n )))
+# In the files' own order: by the number of tests, long files with few tests would come last, and alone.
+PROCESS_TESTS = $(BIN)/python -m pytest --numprocesses $(PROCESS_TEST_JOBS) --dist loadfile --no-loadscope-reorder
 
 CHECK_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON_NEEDED := TensorFlow 2.21 runs on Python 3.11 to 3.13. Name one of these: make install PYTHON=python3.12
@@ -37,9 +41,12 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "make: '$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@test -x $(BIN)/python && $(BIN)/python -c '$(CHECK_PYTHON)' || $(PYTHON) -m venv --clear .venv
 	@echo "Installing Paceline, TensorFlow and the development tools into .venv (about 350 MB, a few minutes, once) ..."
-	@$(BIN)/python -m pip install --log .venv/install.log --constraint constraints.txt hatchling editables | $(PIP_LINES)
-	@$(BIN)/python -m pip install --log .venv/install.log --constraint constraints.txt \
+	@$(BIN)/python -m pip install --no-compile --log .venv/install.log --constraint constraints.txt hatchling editables | $(PIP_LINES)
+	@# Most modules of TensorFlow are never imported: compiling all of them would take as long as unpacking. Those that are
+	@# imported are compiled at the end, so that the first processes of the tests start as fast as the others.
+	@$(BIN)/python -m pip install --no-compile --log .venv/install.log --constraint constraints.txt \
 		--no-build-isolation --editable '.[cpu,dev]' | $(PIP_LINES)
+	@TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -c 'import tensorflow'
 	@touch $@
 	@echo "Installed: .venv/bin/paceline"
 
@@ -58,21 +65,27 @@ lint: install ## ruff and strict mypy
 	$(BIN)/mypy
 
 .PHONY: test
-test: install ## all tests, the quick ones first
-	$(BIN)/python -m pytest -m 'not processes' --numprocesses $(TEST_JOBS)
-	@# In the files' own order: by the number of tests, long files with few tests would come last, and alone.
-	$(BIN)/python -m pytest -m processes --numprocesses $(PROCESS_TEST_JOBS) --dist loadfile --no-loadscope-reorder
+test: install ## every behaviour once, the quick tests first
+	$(BIN)/python -m pytest -m 'not processes and not proof' --numprocesses $(TEST_JOBS)
+	$(PROCESS_TESTS) -m 'processes and not proof'
 
 .PHONY: check
 check: lint test ## all that CI does
 
+.PHONY: proof
+proof: install ## before a release: all numbers of workers, resumptions, faults and versions (hours)
+	$(BIN)/python -m pytest -m 'not processes' --hypothesis-profile proof --numprocesses $(TEST_JOBS)
+	$(PROCESS_TESTS) -m 'processes and proof'
+	$(MAKE) chaos
+	$(MAKE) matrix
+
 .PHONY: docs
-docs: install ## docs/reference.md, from the code
+docs: install ## docs/reference.md and the tables of docs/events.md, from the code
 	$(BIN)/python docs/make_reference.py
 
 .PHONY: parity
 parity: install ## every job of the parity matrix on 1 to 4 workers, as docs/parity.md (long)
-	PACELINE_PARITY=full PYTHONPATH=tests:tests/fit $(BIN)/python tests/fit/parity_table.py
+	PYTHONPATH=tests:tests/fit $(BIN)/python tests/fit/parity_table.py
 
 .PHONY: matrix
 matrix: install ## the core suite on the oldest and the newest TensorFlow and Keras that are supported (long)
@@ -80,12 +93,15 @@ matrix: install ## the core suite on the oldest and the newest TensorFlow and Ke
 
 .PHONY: chaos
 chaos: install ## kill, stop and fill disks in every way, and the score to docs/chaos.md (long; CHAOS='--random 5' for a part)
-	$(if $(CHAOS),,PACELINE_RESUME=full $(BIN)/python -m pytest tests/resilience/test_resume.py)
 	$(BIN)/python tests/chaos/run_chaos.py $(CHAOS)
 
 .PHONY: bench
 bench: install ## the benchmarks, each beside its peers (long)
 	$(BIN)/python benchmarks/run.py
+
+.PHONY: compare
+compare: install ## is the working tree slower than OLD=<commit>? (ten minutes)
+	$(BIN)/python benchmarks/compare.py $(OLD)
 
 .PHONY: clean
 clean: ## remove what the tools leave behind, and .venv
