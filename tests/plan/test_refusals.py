@@ -10,7 +10,7 @@ from paceline.plan.shape import Shape
 
 
 def test_what_goes_together_passes() -> None:
-    refuse(schedule_named("1f1b"), 2, 8, num_layers=2, batch_rows=8, world_size=4)
+    refuse(schedule_named("1f1b"), 2, 8, num_layers=2, batch_rows=16, world_size=4)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,12 @@ def test_what_goes_together_passes() -> None:
         ("gpipe", 9, 2, "9 chunks (9 stages, schedule 'gpipe') are more than the model's 8 layers"),
         ("interleaved", 5, 2, "10 chunks (5 stages, schedule 'interleaved') are more than the model's 8 layers"),
         ("zb_v", 5, 2, "10 chunks"),
-        ("1f1b", 2, 33, "A batch of 32 rows cannot be cut into 33 micro-batches"),
+        (
+            "1f1b",
+            2,
+            6,
+            "A batch of 32 rows cannot be cut into 6 micro-batches for each of 6 replicas: ask for at most 5",
+        ),
         ("pipedream_2bw", 4, 3, "'pipedream_2bw' with 4 stages needs at least 4 micro-batches, not 3"),
         ("1f1b", 5, 8, "12 workers cannot be divided into 5 stages of as many replicas each: start 10 or 15 workers"),
         ("1f1b", 0, 8, "stages=0"),

@@ -4,10 +4,10 @@ A model is cut into *chunks* of consecutive layers. A *stage* is a place in the 
 (`interleaved`, `zb-v`). A batch is cut into *micro-batches*, which pass through the chunks one after the other.
 
     layers and costs ─► partition.py ─► split ─► schedules.py ─► plan ─► simulation.py ─► step time, bubble
-      (profile.py)      (by_hand.py)                              │  └──► memory.py ─────► peak per stage
+      (profile.py)      (split.py)                                │  └──► memory.py ─────► peak per stage
                                                                   └─────► checks.py, chart.py, an executor
     comparison.py does all of this for several schedules and names the fastest.
 
-Replicas: every replica of a stage executes the plan of its stage, each on its own rows of every micro-batch. A plan
+Replicas: every replica of a stage executes the plan of its stage, each on micro-batches of its own rows. A plan
 therefore speaks of stages; `stage * replicas + replica` is the rank.
 """

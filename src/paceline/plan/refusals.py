@@ -5,7 +5,13 @@ from paceline.plan.schedules import Schedule
 
 
 def refuse(
-    schedule: Schedule, stages: int, micro_batches: int, *, num_layers: int, batch_rows: int, world_size: int
+    schedule: Schedule,
+    stages: int,
+    micro_batches: int,
+    *,
+    num_layers: int | None = None,
+    batch_rows: int | None = None,
+    world_size: int,
 ) -> None:
     """Refuses numbers that do not go together.
 
@@ -13,8 +19,8 @@ def refuse(
         schedule: Which one.
         stages: Places in the pipeline.
         micro_batches: Of one batch.
-        num_layers: Of the model.
-        batch_rows: Of the global batch.
+        num_layers: Of the model; None: not known.
+        batch_rows: Of the global batch; None: not known.
         world_size: All workers: stages x replicas.
 
     Raises:
@@ -25,21 +31,28 @@ def refuse(
 
 
 def faults_of(
-    schedule: Schedule, stages: int, micro_batches: int, num_layers: int, batch_rows: int, world_size: int
+    schedule: Schedule,
+    stages: int,
+    micro_batches: int,
+    num_layers: int | None,
+    batch_rows: int | None,
+    world_size: int,
 ) -> list[str]:
     """See `refuse`; one sentence for each fault."""
     if stages < 1 or micro_batches < 1:
         return [f"Received stages={stages} and micro_batches={micro_batches}; both are at least 1."]
     faults = []
-    if (num_chunks := len(schedule.places(stages))) > num_layers:
+    if num_layers is not None and (num_chunks := len(schedule.places(stages))) > num_layers:
         faults.append(
             f"{num_chunks} chunks ({stages} stages, schedule {schedule.name!r}) are more than the model's {num_layers} "
             "layers: ask for fewer stages."
         )
-    if micro_batches > batch_rows:
+    replicas = max(1, world_size // stages)
+    if batch_rows is not None and micro_batches * replicas > batch_rows:
+        of_each = f" for each of {replicas} replicas" if replicas > 1 else ""
         faults.append(
-            f"A batch of {batch_rows} rows cannot be cut into {micro_batches} micro-batches: ask for at most "
-            f"{batch_rows}, or enlarge the batch."
+            f"A batch of {batch_rows} rows cannot be cut into {micro_batches} micro-batches{of_each}: ask for at most "
+            f"{batch_rows // replicas}, or enlarge the batch."
         )
     if micro_batches < (fewest := schedule.fewest_micro_batches(stages)):
         faults.append(

@@ -8,19 +8,29 @@ from paceline.fit.metrics import no_numbers_yet
 from paceline.fit.pipelining.pipelined_model import pipelined
 from paceline.fit.pipelining.refused_models import refuse
 from paceline.fit.pipelining.stage_optimizers import build_for_stage
+from paceline.plan.refusals import refuse as refuse_numbers
 
 
-def build(model: Any, specs: Any) -> None:
+def build(model: Any, specs: Any, batch_rows: int | None) -> None:
     """Divides a model, and builds the optimizer for this stage's weights, and metrics. All ranks call it alike.
 
     Args:
         model: Compiled.
         specs: Of the data.
+        batch_rows: Of the batches that it is trained on, but the last one; None: nobody knows, or trains.
 
     Raises:
         ConfigurationError: a pipeline cannot train this model.
     """
     refuse(model)
+    strategy = model.distribute_strategy
+    refuse_numbers(
+        strategy.schedule,
+        strategy.stages,
+        strategy.micro_batches,
+        batch_rows=batch_rows,
+        world_size=strategy.world.size,
+    )
     with model.distribute_strategy.scope():
         if not model.built:
             x, _, _ = keras.utils.unpack_x_y_sample_weight(specs)

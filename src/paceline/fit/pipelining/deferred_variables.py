@@ -29,14 +29,14 @@ Function = Callable[..., Any]
 _ELSEWHERE = "_paceline_is_elsewhere"
 
 
-class _Here(threading.local):
-    """What this thread is in the middle of."""
+class _Making(threading.local):
+    """How this thread makes variables."""
 
     defers = False
     """Variables are made without values: a layer makes a weight in the scope of a `PipelineStrategy`."""
 
 
-_here = _Here()
+_making = _Making()
 
 
 def weighed(keras_add_weight: Function) -> Function:
@@ -54,11 +54,11 @@ def weighed(keras_add_weight: Function) -> Function:
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
     """While this lasts, this thread makes variables without values."""
-    before, _here.defers = _here.defers, True
+    before, _making.defers = _making.defers, True
     try:
         yield
     finally:
-        _here.defers = before
+        _making.defers = before
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def initialized(keras_initialize: Function) -> Function:
     """Keras's `Variable._initialize_with_initializer`, which leaves a layer's variable for later."""
 
     def _initialize_with_initializer(self: Any, initializer: Function) -> None:
-        if _here.defers and _draws_alike_at_any_time(initializer):
+        if _making.defers and _draws_alike_at_any_time(initializer):
             self._initializer, self._value = _Later(self, initializer), None
         else:
             keras_initialize(self, initializer)
@@ -147,7 +147,7 @@ class _Elsewhere:
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
         if compat.in_symbolic_scope():
             return tf.zeros(shape, dtype)
-        if _here.defers:  # an optimizer makes a slot without a value, and looks where this variable is
+        if _making.defers:  # an optimizer makes a slot without a value, and looks where this variable is
             return types.SimpleNamespace(_unique_id=self._path)
         raise RuntimeError(
             f"the variable {self._path!r} is on stage {self._stage} of the pipeline, but this process is rank "

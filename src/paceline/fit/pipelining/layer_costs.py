@@ -13,7 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from paceline.fit.pipelining.layer_functions import LayerFunctions, Part, memory_of
+from paceline.fit.pipelining.cut_graphs import GraphFunction
+from paceline.fit.pipelining.layer_functions import LayerFunctions, memory_of
 
 Clock = Callable[[], float]
 
@@ -77,7 +78,7 @@ class CallCost:
         values = [tf.zeros([])] * number
         return _typical(lambda: function(*values), clock, 50)
 
-    def seconds(self, part: Part | None = None) -> float:
+    def seconds(self, part: GraphFunction | None = None) -> float:
         """Of a call of `part`; without, of one of usual size."""
         return self._first + self._each * (len(part.feeds) + len(part.fetches) if part else 8)
 
@@ -106,7 +107,8 @@ def cost_of(
     own = [tensor for key, tensor in stashed.items() if key not in inputs | outputs]
     later = {id(memory_of(tensor)): tensor for tensor in functions.rest}
     given = {id(tensor): tensor for tensor in functions.given}
-    for_weights = {id(tensor): tensor for tensor in functions.weights_reads}
+    for_weights = _feeds(functions.weights_gradients)
+    for_backward = {*stashed, *_feeds(functions.inputs_gradients), *for_weights}
     later.update((key, tensor) for key, tensor in for_weights.items() if key in given)
 
     def num_bytes(tensors: Iterable[Any]) -> float:
@@ -123,10 +125,14 @@ def cost_of(
         parameter_bytes=sum(map(_num_bytes, functions.weights)),
         slot_bytes=slots,
         holds_outputs=float(not outputs.isdisjoint(stashed.keys() - inputs)),
-        holds_inputs=float(not inputs.isdisjoint({*stashed, *map(id, functions.backward_reads)})),
+        holds_inputs=float(not inputs.isdisjoint(for_backward)),
         holds_inputs_for_weights=float(not inputs.isdisjoint({*later, *for_weights})),
         is_alias=float(not outputs.isdisjoint(inputs)),
     )
+
+
+def _feeds(function: GraphFunction | None) -> dict[int, Any]:
+    return {} if function is None else {id(tensor): tensor for tensor in function.feeds}
 
 
 def _values(functions: LayerFunctions, values: Sequence[Any]) -> dict[int, Any]:
@@ -145,11 +151,11 @@ def _values(functions: LayerFunctions, values: Sequence[Any]) -> dict[int, Any]:
     return known
 
 
-def _in_turn(parts: list[Part], known: dict[int, Any], calls: CallCost, clock: Clock) -> dict[int, float]:
+def _in_turn(parts: list[GraphFunction], known: dict[int, Any], calls: CallCost, clock: Clock) -> dict[int, float]:
     """The seconds of each part, by its identity. `known` gets what they make."""
     spent: dict[int, list[float]] = {id(part): [] for part in parts}
     for part in parts:  # TensorFlow traces and plans in the first call
-        part(known)
+        known.update(zip(map(id, part.fetches), part(known), strict=True))
     begin = clock()
     for turn in range(MOST_REPEATS):
         if turn >= 3 and clock() - begin > ENOUGH_SECONDS:

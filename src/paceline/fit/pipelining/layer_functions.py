@@ -5,40 +5,18 @@ states of seeds), go in and come out. The graph is cut by reachability: F is wha
 inputs need besides; W the rest. What crosses a cut is what a pipeline holds in between.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from paceline.fit.pipelining import compat
+from paceline.fit.pipelining.cut_graphs import CutGraph, GraphFunction, behind, each_once, parted
 from paceline.fit.pipelining.model_layers import ModelLayer
 
 _SAME_MEMORY = frozenset({"Identity", "Reshape", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient"})
 """Operations whose output is the memory of their first input."""
-_AT_HAND = frozenset({"Placeholder", "Const"})
-"""Operations whose output every function has by itself: what the layer is given, and what does not change."""
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """One of the functions.
-
-    Args:
-        function: Takes the values of `feeds`, in order; returns those of `fetches`.
-        feeds: Tensors of the layer's graph.
-        fetches: Likewise.
-    """
-
-    function: Callable[..., list[Any]]
-    feeds: list[Any]
-    fetches: list[Any]
-
-    def __call__(self, values: dict[int, Any]) -> None:
-        """Computes; `values` has, by identity of a tensor of the graph, what is known, and gets what is fetched."""
-        made = self.function(*[values[id(tensor)] for tensor in self.feeds])
-        values.update(zip(map(id, self.fetches), made, strict=True))
 
 
 class LayerFunctions:
@@ -85,7 +63,7 @@ class LayerFunctions:
         made: list[list[Any]] = []
 
         def whole(*flat: Any) -> None:
-            read, values, upstream, before = _split(flat, [len(group) for group in groups])
+            read, values, upstream, before, _ = parted(flat, [len(group) for group in groups])
             sources = [*(read[at] for at in self._differentiated), *values[: len(self.weights)]]
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(sources)
@@ -98,39 +76,28 @@ class LayerFunctions:
 
         wrapped = tf.compat.v1.wrap_function(whole, [spec for group in groups for spec in group])
         outputs, states, of_inputs, of_weights = made
-        self.read, self.variables, self.given, self.sums = _split(wrapped.inputs, [len(group) for group in groups])
+        lengths = [len(group) for group in groups]
+        self.read, self.variables, self.given, self.sums, _ = parted(wrapped.inputs, lengths)
         """Tensors of the graph that are fed: inputs, weights and states, gradients of outputs, sums so far."""
         self.made = outputs
         """Tensors of the graph: the outputs."""
-        in_forward = _behind([*outputs, *states])
-        in_inputs = _behind(of_inputs) - in_forward
-        in_weights = _behind(of_weights) - in_forward - in_inputs
-        to_inputs, to_weights = _crossing(in_forward, in_inputs), _crossing(in_forward, in_weights)
-        between = _crossing(in_inputs, in_weights)
-        self.stash = _each_once([*to_inputs, *to_weights])
+        in_forward = behind([*outputs, *states])
+        in_inputs = behind(of_inputs) - in_forward
+        in_weights = behind(of_weights) - in_forward - in_inputs
+        graph = CutGraph(wrapped, wrapped.inputs, lasting=self.variables[: len(self.weights)])
+        to_inputs, to_weights = graph.crossing(in_forward, in_inputs), graph.crossing(in_forward, in_weights)
+        between = graph.crossing(in_inputs, in_weights)
+        self.stash = each_once([*to_inputs, *to_weights])
         """Tensors of the graph that F hands to B and W, besides what F is given."""
-        self.rest = _each_once([*_crossing(in_forward, in_weights), *between])
+        self.rest = each_once([*to_weights, *between])
         """Those that are held from B to W, besides what F is given."""
-        fed = list(wrapped.inputs)
-        self.backward_reads = _read_by(in_inputs | in_weights, fed)
-        """What of the fed tensors B or W read."""
-        self.weights_reads = _read_by(in_weights, fed)
-        """What of them W reads."""
 
-        def part(operations: set[Any], crossed: list[Any], fetches: list[Any]) -> Part | None:
-            if not fetches:
-                return None
-            inner = {id(tensor) for operation in operations for tensor in operation.inputs} | {*map(id, fetches)}
-            feeds = _each_once([*crossed, *(tensor for tensor in fed if id(tensor) in inner)])
-            pruned = wrapped.prune(feeds, fetches)
-            # A pruned function's own `__call__` takes 25 ms: it formats all arguments for an error first.
-            specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in feeds]
-            function = tf.function(lambda *values: pruned(*values), autograph=False)
-            return Part(function.get_concrete_function(*specs), feeds, fetches)
+        def function(crossed: list[Any], fetches: list[Any]) -> GraphFunction | None:
+            return graph.function(crossed, each_once(fetches)) if fetches else None
 
-        self.forward = part(in_forward, [], _each_once([*outputs, *self.stash, *states]))
-        self.inputs_gradients = part(in_inputs, to_inputs, _each_once([*of_inputs, *between]) if of_inputs else [])
-        self.weights_gradients = part(in_weights, _each_once([*to_weights, *between]), of_weights)
+        self.forward = function([], [*outputs, *self.stash, *states])
+        self.inputs_gradients = function(to_inputs, [*of_inputs, *between] if of_inputs else [])
+        self.weights_gradients = function(self.rest, of_weights)
 
 
 def memory_of(tensor: Any) -> Any:
@@ -138,42 +105,3 @@ def memory_of(tensor: Any) -> Any:
     while tensor.op.type in _SAME_MEMORY:
         tensor = tensor.op.inputs[0]
     return tensor
-
-
-def _behind(tensors: Iterable[Any]) -> set[Any]:
-    """The operations that compute `tensors`."""
-    found: set[Any] = set()
-    left = [tensor.op for tensor in tensors]
-    while left:
-        if (operation := left.pop()) not in found:
-            found.add(operation)
-            left += [*(tensor.op for tensor in operation.inputs), *operation.control_inputs]
-    return found
-
-
-def _crossing(sources: set[Any], targets: set[Any]) -> list[Any]:
-    """What `targets` read of `sources`: of each operation all outputs, or TensorFlow cannot begin a function there."""
-    read = {
-        tensor.op: None
-        for operation in targets
-        for tensor in operation.inputs
-        if tensor.op in sources and tensor.op.type not in _AT_HAND
-    }
-    return [output for operation in sorted(read, key=lambda one: str(one.name)) for output in operation.outputs]
-
-
-def _read_by(operations: set[Any], tensors: list[Any]) -> list[Any]:
-    read = {id(tensor) for operation in operations for tensor in operation.inputs}
-    return [tensor for tensor in tensors if id(tensor) in read]
-
-
-def _each_once(tensors: Iterable[Any]) -> list[Any]:
-    return list({id(tensor): tensor for tensor in tensors}.values())
-
-
-def _split(values: Sequence[Any], lengths: Sequence[int]) -> list[list[Any]]:
-    parts, begin = [], 0
-    for length in lengths:
-        parts.append(list(values[begin : begin + length]))
-        begin += length
-    return parts

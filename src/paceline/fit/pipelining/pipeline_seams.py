@@ -1,5 +1,6 @@
 """Where a pipeline enters Keras's trainer; without a `PipelineStrategy` nothing changes."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from paceline.fit import compat
 from paceline.fit.pipelining import deferred_variables, stage_updates, whole_saves
 from paceline.fit.pipelining.built_models import build
 from paceline.fit.pipelining.pipelined_functions import PipelinedFunction, PipelinedPrediction
+from paceline.fit.pipelining.refused_models import refuse_xla
 from paceline.fit.strategies import pipeline_strategy_of
 
 Function = Callable[..., Any]
@@ -30,11 +32,27 @@ def install(replace: Replace, replace_in_graphs: Replace) -> None:
     replace(compat.BaseOptimizer, "finalize_variable_values", stage_updates.finalized)
     for name in ("save_model", "save_weights"):
         replace(compat.saving_api, name, whole_saves.saved_by_all)
+    replace(compat.Trainer, "compile", compiled)
     trainer = compat.TensorFlowTrainer
     replace(trainer, "_make_function", made)
     replace(trainer, "make_predict_function", made_prediction)
     replace(trainer, "_maybe_symbolic_build", built)
     replace(trainer, "_get_metrics_result_or_logs", logged)
+
+
+def compiled(keras_compile: Function) -> Function:
+    """Keras's `Trainer.compile`, which would ask for XLA by itself on a GPU."""
+    signature = inspect.signature(keras_compile)
+
+    def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if pipeline_strategy_of(self) is None:
+            return keras_compile(self, *args, **kwargs)
+        refuse_xla(signature.bind(self, *args, **kwargs).arguments.get("jit_compile"))
+        result = keras_compile(self, *args, **kwargs)
+        self.jit_compile = False
+        return result
+
+    return compile_
 
 
 def made(keras_make_function: Function) -> Function:
@@ -67,8 +85,10 @@ def built(keras_build: Function) -> Function:
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         if pipeline_strategy_of(self) is None:
             keras_build(self, iterator=iterator, data_batch=data_batch)
-        else:
-            build(self, data_batch if iterator is None else iterator._distributed_dataset.element_spec)
+            return
+        is_fitted = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
+        batch_rows = iterator.description.batch_size if is_fitted and iterator is not None else None
+        build(self, data_batch if iterator is None else iterator._distributed_dataset.element_spec, batch_rows)
 
     return _maybe_symbolic_build
 

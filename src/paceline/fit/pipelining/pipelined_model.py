@@ -11,7 +11,7 @@ import tensorflow as tf
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
-from paceline.fit.pipelining.chunk_trace import trace
+from paceline.fit.pipelining.chunk_tracing import trace
 from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.deferred_variables import give_values, take_values
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
@@ -22,7 +22,7 @@ from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Sen
 from paceline.plan.partition import least_greatest
 from paceline.plan.planning import make_plan
 from paceline.plan.profile import Layer, Profile
-from paceline.plan.refusals import faults_of
+from paceline.plan.refusals import refuse
 from paceline.plan.split import cuts_of_balance, cuts_of_names
 from paceline.strategy.pipeline import PipelineStrategy
 
@@ -160,16 +160,14 @@ def _is_forward(action: Action) -> bool:
 
 def _cuts(layers: ModelLayers, strategy: PipelineStrategy) -> tuple[int, ...]:
     num_chunks = len(strategy.schedule.places(strategy.stages))
-    faults = faults_of(
+    num_layers = len(layers.layers)
+    refuse(
         strategy.schedule,
         strategy.stages,
         strategy.micro_batches,
-        len(layers.layers),
-        strategy.micro_batches,
-        strategy.world.size,
+        num_layers=num_layers,
+        world_size=strategy.world.size,
     )
-    if faults:
-        raise ConfigurationError(f"{' '.join(faults)} [pipeline]")
     profile = Profile(tuple(Layer(one.name, 0.0, 0.0, 0.0, one.reads) for one in layers.layers), layers.ties)
     if strategy.balance is not None:
         return cuts_of_balance(profile, strategy.balance, num_chunks)

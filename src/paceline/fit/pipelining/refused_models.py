@@ -13,19 +13,30 @@ from paceline.fit.compat import TensorFlowTrainer, all_layers
 _OWN_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
 
 
+def refuse_xla(jit_compile: Any) -> None:
+    """Refuses what `compile` was given, if that asks for XLA.
+
+    Raises:
+        ConfigurationError: that is so.
+    """
+    if jit_compile not in (None, False, "auto"):
+        raise ConfigurationError(
+            "jit_compile=True compiles a whole step, but a pipeline runs it in parts. Leave jit_compile out. [pipeline]"
+        )
+
+
 def refuse(model: Any) -> None:
-    """Raises:
-    ConfigurationError: `model` does what no pipeline can do.
+    """Refuses a model that does what no pipeline can do.
+
+    Raises:
+        ConfigurationError: that is so.
     """
     if model.run_eagerly or tf.config.functions_run_eagerly():
         raise ConfigurationError(
             "run_eagerly=True runs a whole step operation by operation, but a pipeline runs parts of it as graphs. "
             "Leave run_eagerly out; to debug a step, train without a strategy. [pipeline]"
         )
-    if model._jit_compile not in (None, False):
-        raise ConfigurationError(
-            "jit_compile=True compiles a whole step, but a pipeline runs it in parts. Leave jit_compile out. [pipeline]"
-        )
+    refuse_xla(model._jit_compile)
     own = [name for name in _OWN_STEPS if getattr(type(model), name) is not getattr(TensorFlowTrainer, name)]
     if own:
         raise ConfigurationError(

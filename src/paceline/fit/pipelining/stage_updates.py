@@ -21,24 +21,24 @@ from paceline.strategy.graph_collectives import GraphCollectives
 Function = Callable[..., Any]
 
 
-class _Here(threading.local):
-    """What this thread is in the middle of."""
+class _Updating(threading.local):
+    """What this thread updates."""
 
     collectives: GraphCollectives | None = None
     """Over the stages whose update is traced."""
 
 
-_here = _Here()
+_updating = _Updating()
 
 
 @contextlib.contextmanager
 def of_all_stages(collectives: GraphCollectives) -> Iterator[None]:
     """While this lasts, what is traced is the update of one of the stages that `collectives` connect."""
-    before, _here.collectives = _here.collectives, collectives
+    before, _updating.collectives = _updating.collectives, collectives
     try:
         yield
     finally:
-        _here.collectives = before
+        _updating.collectives = before
 
 
 def asks_other_stages(optimizer: Any) -> bool:
@@ -51,11 +51,11 @@ def clipped(keras_clip: Function) -> Function:
     """Keras's `BaseOptimizer._clip_gradients`."""
 
     def _clip_gradients(self: Any, grads: Any) -> Any:
-        if _here.collectives is None or self.clipnorm or not self.global_clipnorm:
+        if _updating.collectives is None or self.clipnorm or not self.global_clipnorm:
             return keras_clip(self, grads)
         given = [gradient for gradient in grads if gradient is not None]
         squares = keras.ops.sum(keras.ops.stack([keras.ops.sum(keras.ops.square(gradient)) for gradient in given]))
-        [total] = _here.collectives.all_reduce([tf.cast(squares, tf.float64)])
+        [total] = _updating.collectives.all_reduce([tf.cast(squares, tf.float64)])
         norm = tf.cast(keras.ops.sqrt(total), squares.dtype)
         scale = self.global_clipnorm * keras.ops.minimum(1.0 / norm, 1.0 / self.global_clipnorm)
         scale += norm - norm  # as Keras: what is not finite makes everything not a number
@@ -69,9 +69,9 @@ def found_finite(keras_check: Function) -> Function:
 
     def check_finite(self: Any, grads: Any) -> Any:
         finite = keras_check(self, grads)
-        if _here.collectives is None:
+        if _updating.collectives is None:
             return finite
-        [everywhere] = _here.collectives.all_reduce([tf.cast(finite, tf.int32)], Reduction.MIN)
+        [everywhere] = _updating.collectives.all_reduce([tf.cast(finite, tf.int32)], Reduction.MIN)
         return tf.cast(everywhere, tf.bool)
 
     return check_finite

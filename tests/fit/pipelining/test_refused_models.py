@@ -1,0 +1,97 @@
+"""What no pipeline can train is refused by `compile` or at the beginning of `fit`, before any step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import paceline
+from paceline.errors import ConfigurationError
+
+X, Y = np.ones((12, 4), np.float32), np.ones((12, 1), np.float32)
+
+
+class _OwnStep(keras.Model):  # type: ignore[misc]  # Keras is untyped
+    def train_step(self, data: Any) -> Any:
+        return super().train_step(data)
+
+
+class _Subclassed(keras.Model):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.only = keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.only(x)
+
+
+def _dense(num_layers: int = 3) -> Any:
+    return keras.Sequential([keras.Input((4,)), *(keras.layers.Dense(1, name=f"d{at}") for at in range(num_layers))])
+
+
+def _with_own_step() -> Any:
+    x = keras.Input((4,))
+    return _OwnStep(x, keras.layers.Dense(1)(keras.layers.Dense(4)(x)))
+
+
+def _shared() -> Any:
+    x = keras.Input((4,))
+    layer = keras.layers.Dense(4, name="twice")
+    return keras.Model(x, keras.layers.Dense(1, name="last")(layer(keras.layers.Dense(4, name="between")(layer(x)))))
+
+
+def _stateful() -> Any:
+    x = keras.Input((4,), batch_size=12)
+    hidden = keras.layers.Reshape((4, 1))(x)
+    return keras.Model(x, keras.layers.Dense(1)(keras.layers.GRU(2, stateful=True, name="states")(hidden)))
+
+
+def _fit(
+    build: Callable[[], Any], batch_size: int = 6, compiling: dict[str, Any] | None = None, **options: Any
+) -> None:
+    # Two chunks on one stage: what passes from one to another is the same as between two stages.
+    strategy = paceline.PipelineStrategy(stages=1, micro_batches=3, schedule="interleaved", **options)
+    with strategy.scope():
+        model = build()
+        model.compile("sgd", "mse", **(compiling or {}))
+    model.fit(X, Y, batch_size=batch_size, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"build": _dense, "batch_size": 2}, "A batch of 2 rows cannot be cut into 3 micro-batches"),
+        ({"build": lambda: _dense(1)}, "2 chunks .* are more than the model's 1 layers: ask for fewer stages"),
+        ({"build": _dense, "balance": [1, 1]}, r"received balance=\[1, 1\]; expected 2 numbers from 1 with the sum 3"),
+        ({"build": _dense, "split_after": ["none"]}, r"split_after=\['none'\]; expected 1 names .* of d0, d1"),
+        ({"build": _dense, "compiling": {"jit_compile": True}}, "Leave jit_compile out"),
+        ({"build": _dense, "compiling": {"run_eagerly": True}}, "Leave run_eagerly out"),
+        ({"build": _with_own_step}, "The class _OwnStep has its own train_step"),
+        ({"build": _Subclassed}, "has a `call` of its own"),
+        ({"build": _shared, "balance": [1, 3]}, "the layers twice, twice .call 2. belong together"),
+        ({"build": _stateful}, "stateful=True in states"),
+    ],
+)
+def test_models_that_no_pipeline_trains(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"(?s){said}.*\[pipeline\]"):
+        _fit(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stages": 0, "micro_batches": 2}, "stages=0 and micro_batches=2; both are at least 1"),
+        ({"stages": 1, "micro_batches": 2, "schedule": "pipedream"}, "can be planned, but not run yet"),
+        ({"stages": 1, "micro_batches": 2, "balance": [2], "split_after": []}, "give one of the two"),
+    ],
+)
+def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{said}.*\[pipeline\]"):
+        paceline.PipelineStrategy(**options)
+
+
+def test_batches_that_leave_fewer_rows_are_trained() -> None:
+    """The last batch of an epoch may have fewer rows than micro-batches."""
+    _fit(_dense, batch_size=5)  # the last one has two rows
