@@ -98,11 +98,21 @@ def taken(tape_gradient: Function) -> Function:
 def taken_in_graph(tensorflow_gradients: Function) -> Function:
     """`tf.gradients`, which needs no tape."""
 
-    def of(_: None, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
-        return tensorflow_gradients(target, sources, output_gradients, **options)
+    def gradients(
+        ys: Any,
+        xs: Any,
+        grad_ys: Any = None,
+        name: str = "gradients",
+        gate_gradients: bool = False,
+        aggregation_method: Any = None,
+        stop_gradients: Any = None,
+        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+    ) -> Any:
+        def of(_: None, target: Any, sources: Any, upstreams: Any, unconnected: Any) -> Any:
+            options = (name, gate_gradients, aggregation_method, stop_gradients, unconnected)
+            return tensorflow_gradients(target, sources, upstreams, *options)
 
-    def gradients(ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients", **options: Any) -> Any:
-        return taken(of)(None, ys, xs, grad_ys, name=name, **options)
+        return taken(of)(None, ys, xs, grad_ys, unconnected_gradients)
 
     return gradients
 
