@@ -7,11 +7,12 @@ knows all that the build needs.
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from paceline.comm.group import Group
 from paceline.fit import compat
 from paceline.fit.beginning import begin_together
 from paceline.fit.metrics import no_numbers_yet
@@ -43,7 +44,7 @@ def built_without_data(keras_build: Function) -> Function:
         if _are_known(shapes):
             with strategy.scope():
                 _try_to_build(self, shapes)
-        if strategy.group.size > 1 and _is_due(self, each_time=iterator is not None):
+        if strategy.group.size > 1 and is_due(self, each_time=iterator is not None):
             if iterator is not None:
                 training = bool(getattr(self, "_paceline_in_fit", False))
                 begin_together(self, iterator.description, iterator.num_batches, strategy, training)
@@ -116,7 +117,7 @@ def _try_to_build(model: Any, shapes: Any) -> None:
         object.__setattr__(model, _CANNOT, True)
 
 
-def _is_due(model: Any, *, each_time: bool) -> bool:
+def is_due(model: Any, *, each_time: bool) -> bool:
     """Whether the ranks' values may differ: at each `fit` or `evaluate` (not inside a fit), once for single batches."""
     if getattr(model, "_paceline_in_fit", False) and getattr(model, "_paceline_shared", False):
         return False
@@ -131,8 +132,13 @@ def share_chiefs_values(model: Any, strategy: Any) -> None:
     if getattr(model, "optimizer", None) is not None:
         variables += list(model.optimizer.variables)
     unique = list({id(variable): variable for variable in variables}.values())
-    values = strategy.group.broadcast([variable.numpy() for variable in unique])
-    for variable, value in zip(unique, values, strict=True):
+    share_values(unique, strategy.group)
+
+
+def share_values(variables: Sequence[Any], group: Group) -> None:
+    """Gives variables the values that they have on the first rank of the group. Collective."""
+    values = group.broadcast([variable.numpy() for variable in variables])
+    for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
 

@@ -3,15 +3,21 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from paceline.comm.axes import DATA
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
+from paceline.plan.refusals import refuse
 from paceline.plan.schedules import Schedule, schedule_named
 from paceline.strategy.base import SynchronousStrategy, local_device
 from paceline.strategy.mirrored import relaunch_over
 
 STAGE = "stage"
 """The axis of the stages of one pipeline."""
+
+REPLICA = "replica"
+"""The axis of the replicas of one stage. It is not the axis `data`, whose ranks share the rows of what is read: here
+every rank reads whole batches, and takes its rows of them when it cuts them into micro-batches."""
 
 _RUN = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v")
 """The schedules that can be run."""
@@ -20,17 +26,20 @@ _RUN = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v")
 class PipelineStrategy(SynchronousStrategy):
     """Trains one model in stages: each worker holds a part of its layers, and batches pass in micro-batches.
 
+    With more workers than stages, each stage has several replicas, which take equal shares of the rows of a batch.
+
         strategy = paceline.PipelineStrategy(stages=2, micro_batches=8, balance=[5, 7])
         with strategy.scope():
             model = build_and_compile()  # Sequential or Functional
-        model.fit(dataset, epochs=3)  # paceline run --workers 2 train.py
+        model.fit(dataset, epochs=3)  # paceline run --workers 2 train.py; with 4 workers: 2 replicas
 
     The results are those of one process: losses, gradients, Dropout and metrics do not depend on the number of
-    micro-batches or stages. `fit`, `evaluate`, `predict` and `save` are called by all ranks.
+    micro-batches, stages or replicas. Every rank reads the same batches. `fit`, `evaluate`, `predict` and `save` are
+    called by all ranks.
 
     Args:
-        stages: How many; each is one worker's.
-        micro_batches: Of a batch; a batch with fewer rows has as many as rows.
+        stages: How many. The number of workers is a multiple of theirs; rank = stage x replicas + replica.
+        micro_batches: Of a replica's rows of a batch; if it has fewer rows in the last batch, as many as rows.
         schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"zb_h1"`` or ``"zb_v"``; all compute the same.
         balance: The number of layers of each chunk, e.g. ``[5, 7]``. A stage has one chunk; with ``"interleaved"`` and
             ``"zb_v"`` two. None: see `split_after`.
@@ -61,30 +70,33 @@ class PipelineStrategy(SynchronousStrategy):
             )
         if balance is not None and split_after is not None:
             raise ConfigurationError("Received balance and split_after; give one of the two. [pipeline]")
-        if stages < 1 or micro_batches < 1:
-            raise ConfigurationError(
-                f"Received stages={stages} and micro_batches={micro_batches}; both are at least 1. [pipeline]"
-            )
-        if not world.launched and world.size == 1 and stages > 1:
+        if not world.launched and world.size == 1 and stages > 1 and micro_batches >= 1:
             relaunch_over(stages, "PipelineStrategy", "stages")
-        if world.size != stages:
-            raise ConfigurationError(
-                f"{stages} stages need {stages} workers, but the job has {world.size}: several replicas of a stage are "
-                f"not supported yet. Start it with --workers {stages}. [pipeline]"
-            )
-        if stages > 1:
-            world.arrange({STAGE: stages, "data": 1})
+        refuse(self.schedule, stages, micro_batches, world_size=world.size)
+        self.replicas = world.size // stages
+        if world.size > 1:
+            world.arrange({STAGE: stages, REPLICA: self.replicas, DATA: 1})
         super().__init__(world, local_device(world), broadcast_new_variables=False)
 
     @property
     def stage(self) -> int:
         """This rank's."""
-        return self.world.rank // self.group.size
+        return self.world.rank // self.replicas
+
+    @property
+    def replica(self) -> int:
+        """Which of its stage's replicas this rank is."""
+        return self.world.rank % self.replicas
 
     @property
     def pipeline(self) -> CountedGroup:
-        """The stages: the ranks that hold the parts of one model, in the order of the stages."""
-        return self.world.axis(STAGE) if self.stages > 1 else self.world.group
+        """The stages: the ranks that hold the parts of one replica of the model, in the order of the stages."""
+        return self.world.axis(STAGE) if self.world.size > 1 else self.world.group
+
+    @property
+    def stage_group(self) -> CountedGroup:
+        """The replicas of this rank's stage."""
+        return self.world.axis(REPLICA) if self.world.size > 1 else self.world.group
 
     @property
     def fit_group(self) -> CountedGroup:
@@ -104,4 +116,4 @@ class PipelineStrategy(SynchronousStrategy):
         )
 
 
-__all__ = ["STAGE", "PipelineStrategy"]
+__all__ = ["REPLICA", "STAGE", "PipelineStrategy"]

@@ -1,4 +1,4 @@
-"""Two stages on two ranks compute what one process computes."""
+"""Stages on several ranks compute what one process computes."""
 
 from pathlib import Path
 
@@ -11,13 +11,21 @@ pytestmark = pytest.mark.processes
 _SCRIPT = Path(__file__).with_name("pipeline_job.py")
 
 
-def test_two_stages_are_one_process(tmp_path: Path) -> None:
-    ended = run_workers(2, _SCRIPT, str(tmp_path), folder=tmp_path, limit_seconds=300)
+@pytest.mark.parametrize(
+    ("workers", "trained"),
+    [
+        (2, [f"{schedule}: skips" for schedule in ("gpipe", "1f1b", "zb_h1", "interleaved", "zb_v")]),
+        (4, ["gpipe: masked sequences", "gpipe: images", "1f1b: skips"]),
+    ],
+)
+def test_stages_and_replicas_are_one_process(tmp_path: Path, workers: int, trained: list[str]) -> None:
+    ended = run_workers(workers, _SCRIPT, str(tmp_path), folder=tmp_path, limit_seconds=400)
     assert ended.code == 0, ended.output
     for line in (
-        *(f"{schedule} as plain Keras" for schedule in ("gpipe", "1f1b", "zb_h1", "interleaved", "zb_v")),
+        *(f"{job} as plain Keras" for job in trained),
         "other stages' variables cannot be read",
         "saved whole",
         "predicts from a file",
     ):
-        assert ended.output.count(line) == 2, ended.output
+        assert ended.output.count(line) == workers, ended.output
+    assert "[no-strategy]" not in ended.output

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 
+from paceline.fit.building import is_due, share_values
 from paceline.fit.metrics import no_numbers_yet
 from paceline.fit.pipelining.pipelined_model import pipelined
 from paceline.fit.pipelining.refused_models import refuse
@@ -11,13 +12,14 @@ from paceline.fit.pipelining.stage_optimizers import build_for_stage
 from paceline.plan.refusals import refuse as refuse_numbers
 
 
-def build(model: Any, specs: Any, batch_rows: int | None) -> None:
+def build(model: Any, specs: Any, batch_rows: int | None, *, is_run: bool) -> None:
     """Divides a model, and builds the optimizer for this stage's weights, and metrics. All ranks call it alike.
 
     Args:
         model: Compiled.
         specs: Of the data.
         batch_rows: Of the batches that it is trained on, but the last one; None: nobody knows, or trains.
+        is_run: Whether a `fit` or `evaluate` begins: the script may have changed values since the one before it.
 
     Raises:
         ConfigurationError: a pipeline cannot train this model.
@@ -31,10 +33,19 @@ def build(model: Any, specs: Any, batch_rows: int | None) -> None:
         batch_rows=batch_rows,
         world_size=strategy.world.size,
     )
-    with model.distribute_strategy.scope():
+    with strategy.scope():
         if not model.built:
             x, _, _ = keras.utils.unpack_x_y_sample_weight(specs)
             model.build(keras.tree.map_structure(lambda leaf: tuple(leaf.shape), x))
         build_for_stage(model, pipelined(model).trained)
         with no_numbers_yet():
             model._symbolic_build(data_batch=specs)
+    if strategy.replicas > 1 and is_due(model, each_time=is_run):
+        share_values(_known_here(model), strategy.stage_group)
+
+
+def _known_here(model: Any) -> list[Any]:
+    """The variables of this stage, and what the optimizer has for them."""
+    optimizer = getattr(model, "optimizer", None)
+    held = [] if optimizer is None else optimizer.variables
+    return list({id(variable): variable for variable in (*pipelined(model).variables, *held)}.values())

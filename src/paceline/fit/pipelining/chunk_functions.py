@@ -75,8 +75,8 @@ class ChunkFunctions:
         self.read_data = [at for at, tensor in enumerate(trace.data) if id(tensor) in used]
         """Which leaves of the data are read."""
 
-    def parts_of_totals(self, one: Pass) -> list[Any]:
-        """What a micro-batch adds to each total, which follows from its data alone."""
+    def totals(self, one: Pass) -> list[Any]:
+        """What micro-batches add to each total, together: `one` has the data of all rows."""
         return [] if self._parts is None else self._parts(one.feeds)
 
     def forward(self, one: Pass) -> tuple[list[Any], list[Any], list[Any], Any]:

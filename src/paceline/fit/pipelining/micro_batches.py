@@ -17,16 +17,26 @@ _SEVERAL = 2
 """What a context says that it has replicas of: one graph serves batches of any number of micro-batches."""
 
 
-def rows_of_micro_batches(num_rows: int, micro_batches: int) -> list[tuple[int, int]]:
-    """(first row, end) of each micro-batch of a batch; as many as there are rows, if these are fewer.
+def rows_of_micro_batches(
+    num_rows: int, micro_batches: int, replica: int = 0, replicas: int = 1
+) -> list[tuple[int, int]]:
+    """(first row, end) of each micro-batch of a replica's rows; as many as it has rows, if these are fewer.
+
+    A replica without rows has one micro-batch without rows: it takes part in whatever all replicas do.
 
     >>> rows_of_micro_batches(7, 3)
     [(0, 3), (3, 5), (5, 7)]
     >>> rows_of_micro_batches(2, 3)
     [(0, 1), (1, 2)]
+    >>> rows_of_micro_batches(7, 2, replica=1, replicas=2)
+    [(4, 6), (6, 7)]
+    >>> rows_of_micro_batches(1, 2, replica=1, replicas=2)
+    [(1, 1)]
     """
-    number = min(num_rows, micro_batches)
-    return [local_slice(num_rows, index, number) for index in range(number)]
+    begin, end = local_slice(num_rows, replica, replicas)
+    number = max(1, min(end - begin, micro_batches))
+    slices = [local_slice(end - begin, index, number) for index in range(number)]
+    return [(begin + first, begin + last) for first, last in slices]
 
 
 class MicroBatchRows(StepRows):

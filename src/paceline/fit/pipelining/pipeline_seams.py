@@ -88,7 +88,8 @@ def built(keras_build: Function) -> Function:
             return
         is_fitted = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
         batch_rows = iterator.description.batch_size if is_fitted and iterator is not None else None
-        build(self, data_batch if iterator is None else iterator._distributed_dataset.element_spec, batch_rows)
+        specs = data_batch if iterator is None else iterator._distributed_dataset.element_spec
+        build(self, specs, batch_rows, is_run=iterator is not None)
 
     return _maybe_symbolic_build
 

@@ -3,7 +3,9 @@
 next(iterator): the global batch, whole on every rank
      │  stage_walk.py: micro-batches through the chunks of this stage
      ▼
-update of this stage's weights; then one sum over the stages: shares of the loss, and the last stage's metrics
+one sum over the replicas of this stage (replica_sums.py) ─► update of its weights
+     ▼
+one sum over all ranks: shares of the loss, and the last stage's metrics
      ▼
 the same logs on every rank
 """
@@ -17,6 +19,7 @@ import tensorflow as tf
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
+from paceline.fit.pipelining.replica_sums import ReplicaSums
 from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages
 from paceline.fit.pipelining.stage_walk import Batch, ChunkSums
 from paceline.strategy.bridged_collectives import graph_collectives_of
@@ -70,8 +73,8 @@ class PipelinedFunction:
         loss = sum(float(one.loss) for one in sums.values())
         flat = [np.asarray(leaf) for leaf in tf.nest.flatten(own)]
         numbers = np.concatenate([[loss], *[leaf.reshape(-1).astype(np.float64) for leaf in flat]])
-        if not pipeline.has_outputs:
-            numbers[1:] = 0.0
+        if not pipeline.has_outputs or self._model.distribute_strategy.replica != 0:
+            numbers[1:] = 0.0  # the others' replicas have the same
         total, *results = pipeline.summed(numbers.tolist())
         at, leaves = 0, []
         for leaf in flat:
@@ -141,6 +144,9 @@ def _finish_function(
     summed = [variable for one in traces for variable in one.summed]
     looked_up = [variable for one in traces for variable in one.looked_up]
     tracker = model._loss_tracker
+    strategy = model.distribute_strategy
+    over_replicas = graph_collectives_of(strategy.world, strategy.stage_group)
+    replicas = ReplicaSums(over_replicas, strategy.replica, strategy.replicas)
 
     def update(gradients: list[Any], slices: list[Any]) -> None:
         found = {id(variable): gradient for variable, gradient in zip(summed, gradients, strict=True)}
@@ -153,10 +159,10 @@ def _finish_function(
             model.optimizer.iterations.assign_add(1)
 
     def finish(states: list[Any], gradients: list[Any], slices: list[Any]) -> Any:
+        states, gradients, slices = replicas.combined(traces, states, gradients, slices)
         for variable, state in zip(assigned, states, strict=True):
             variable.assign(state)
         if training:
-            strategy = model.distribute_strategy
             with of_all_stages(graph_collectives_of(strategy.world, strategy.pipeline)):
                 strategy.extended.call_for_each_replica(update, args=(gradients, slices))
         results = model.get_metrics_result()

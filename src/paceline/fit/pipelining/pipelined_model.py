@@ -1,12 +1,10 @@
 """A model in a pipeline, on one rank: its chunks, the functions of its own ones, the walk, the optimizer's update."""
 
-import json
 from collections.abc import Hashable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import tensorflow as tf
 
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining import compat
@@ -16,6 +14,7 @@ from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.deferred_variables import give_values, take_values
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
 from paceline.fit.pipelining.model_layers import ModelLayers, layers_of
+from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
 from paceline.fit.pipelining.stage_walk import Batch, ChunkSums, StageWalk
 from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Send
@@ -61,7 +60,9 @@ class PipelinedModel:
                 give_values(chunk.variables)
             else:
                 take_values(chunk.variables, stage, strategy.stage, strategy.world.rank)
-        own = {id(variable) for number in self.own for variable in self.chunks.chunks[number].variables}
+        self.variables = [variable for number in self.own for variable in self.chunks.chunks[number].variables]
+        """The variables of this stage."""
+        own = {id(variable) for variable in self.variables}
         self.trained = [variable for variable in model.trainable_variables if id(variable) in own]
         """The variables of this stage that are trained, in the model's order."""
         self._messages = StageMessages(strategy.pipeline)
@@ -72,11 +73,6 @@ class PipelinedModel:
     def has_outputs(self) -> bool:
         """Whether this stage has the last chunk, with the model's outputs, losses and metrics."""
         return len(self.stage_of) - 1 in self.own
-
-    @property
-    def last_stage(self) -> int:
-        """The stage of the last chunk."""
-        return self.stage_of[-1]
 
     def functions(self, specs: Any, *, training: bool, losses: bool = True) -> dict[int, ChunkFunctions]:
         """Those of this stage's chunks, for data of these specs; traced when they are first asked for."""
@@ -100,10 +96,13 @@ class PipelinedModel:
             leaves: Of the data, whole on every rank.
             with_backward: Whether gradients are computed.
         """
-        batch = Batch(leaves, rows_of_micro_batches(int(leaves[0].shape[0]), self._strategy.micro_batches))
+        strategy = self._strategy
+        num_rows = int(leaves[0].shape[0])
+        bounds = rows_of_micro_batches(num_rows, strategy.micro_batches, strategy.replica, strategy.replicas)
+        batch = Batch(leaves, bounds)
         plan = self.plan(len(batch.bounds))
-        actions = plan.actions[self._strategy.stage]
-        walk = StageWalk(plan, self._strategy.stage, self.chunks, functions, self._messages, batch)
+        actions = plan.actions[strategy.stage]
+        walk = StageWalk(plan, strategy.stage, self.chunks, functions, self._messages, batch)
         sums = walk.run(actions if with_backward else [action for action in actions if _is_forward(action)])
         self._messages.flush()
         return sums, batch
@@ -118,8 +117,8 @@ class PipelinedModel:
         return self._plans[micro_batches]
 
     def summed(self, numbers: list[float]) -> list[float]:
-        """Each number, added up over the stages. Collective."""
-        [total] = self._strategy.pipeline.all_reduce([np.array(numbers, np.float64)])
+        """Each number, added up over all ranks. Collective."""
+        [total] = self._strategy.fit_group.all_reduce([np.array(numbers, np.float64)])
         return [float(number) for number in total]
 
     def packed(self, outputs: list[Any]) -> Any:
@@ -127,26 +126,15 @@ class PipelinedModel:
         return compat.packed_outputs(self._model, outputs)
 
     def shown(self, tensors: list[Any]) -> list[Any]:
-        """The last stage's arrays on all stages. Collective.
+        """The last stage's arrays on all ranks, the rows of its replicas one below the other. Collective.
 
         Args:
-            tensors: The last stage's; others give none.
+            tensors: Those of the last stage; others give none.
         """
-        return _shown(tensors, self._strategy.pipeline, self.last_stage)
-
-
-def _shown(tensors: list[Any], group: Any, root: int) -> list[Any]:
-    if group.size == 1:
-        return [np.asarray(tensor) for tensor in tensors]
-    arrays = [np.ascontiguousarray(tensor) for tensor in tensors] if group.rank == root else []
-    header = json.dumps([[list(array.shape), array.dtype.name] for array in arrays]).encode() if arrays else b""
-    described = group.all_gather(np.frombuffer(header, np.uint8))[root]
-    shown = []
-    for at, (shape, dtype) in enumerate(json.loads(described.tobytes())):
-        as_bytes = arrays[at].reshape(-1).view(np.uint8) if group.rank == root else np.empty(0, np.uint8)
-        whole = group.all_gather(as_bytes)[root]
-        shown.append(whole.view(tf.as_dtype(dtype).as_numpy_dtype).reshape(shape))
-    return shown
+        strategy, last = self._strategy, self.stage_of[-1]
+        roots = range(last * strategy.replicas, (last + 1) * strategy.replicas)
+        of_roots = shown_to_all(tensors, strategy.fit_group, roots)
+        return [np.concatenate(parts) for parts in zip(*of_roots, strict=True)]
 
 
 def _is_forward(action: Action) -> bool:

@@ -45,7 +45,7 @@ class Batch:
 
     Args:
         leaves: Of (x, y, sample_weight).
-        bounds: (first row, end) of each micro-batch.
+        bounds: (first row, end) of each micro-batch of this replica.
     """
 
     leaves: list[Any]
@@ -53,8 +53,8 @@ class Batch:
 
     @property
     def num_rows(self) -> int:
-        """All."""
-        return self.bounds[-1][1]
+        """Of all replicas."""
+        return int(self.leaves[0].shape[0])
 
     def signature(self, micro_batch: int) -> Hashable:
         """What the shapes of everything that is made of a micro-batch follow from."""
@@ -162,7 +162,7 @@ class StageWalk:
     def _forward(self, chunk: int, number: int) -> None:
         functions, left = self._functions[chunk], self.sums[chunk]
         trace = functions.trace
-        one = self._passes[chunk, number] = self._with_data(functions, number)
+        one = self._passes[chunk, number] = self._with_data(functions, *self._batch.bounds[number])
         one.feed(trace.received, self._collected(chunk, number))
         one.feed(trace.totals, self._totals[chunk])
         one.feed(trace.states, self._states_before(chunk))
@@ -202,9 +202,8 @@ class StageWalk:
         if operation.gives_input_gradients:
             self._hand_back(chunk, number, received)
 
-    def _with_data(self, functions: ChunkFunctions, number: int) -> Pass:
+    def _with_data(self, functions: ChunkFunctions, begin: int, end: int) -> Pass:
         one, trace = Pass(), functions.trace
-        begin, end = self._batch.bounds[number]
         one.feed(trace.rows, [tf.constant(end - begin, tf.int32), *_int64(begin, self._batch.num_rows)])
         for at in functions.read_data:
             one.feed([trace.data[at]], [self._batch.leaves[at][begin:end]])
@@ -220,11 +219,8 @@ class StageWalk:
         ]
 
     def _totals_of(self, functions: ChunkFunctions) -> list[Any]:
-        """The denominators of the batch, which follow from the data."""
-        if not functions.trace.totals:
-            return []
-        parts = [functions.parts_of_totals(self._with_data(functions, at)) for at in range(len(self._batch.bounds))]
-        return [tf.add_n(values) for values in zip(*parts, strict=True)]
+        """The denominators of the batch, which follow from the data: no replica need ask another one."""
+        return functions.totals(self._with_data(functions, 0, self._batch.num_rows)) if functions.trace.totals else []
 
     def _collected(self, chunk: int, number: int) -> list[Any]:
         """What the chunk receives, from messages and from chunks of this stage, in its order."""

@@ -38,7 +38,7 @@ def saved_by_all(keras_save: Function) -> Function:
 
     def save(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = pipeline_strategy_of(model) if hasattr(model, "_distribute_strategy") else None
-        if strategy is None or strategy.stages == 1 or not model.built:
+        if strategy is None or strategy.world.size == 1 or not model.built:
             return keras_save(model, filepath, *args, **kwargs)
         if not isinstance(filepath, (str, os.PathLike)):
             raise ConfigurationError(
@@ -46,16 +46,17 @@ def saved_by_all(keras_save: Function) -> Function:
                 "file together. [pipeline]"
             )
         group: Group = strategy.pipeline
-        whole = _Whole(model, pipelined(model), group)
-        if group.rank == 0:
-            try:
-                with whole.readable():
-                    keras_save(model, filepath, *args, **kwargs)
-            finally:
-                whole.end()
-        else:
-            whole.answer()
-        group.barrier()
+        if strategy.replica == 0:  # the others have the same
+            whole = _Whole(model, pipelined(model), group)
+            if group.rank == 0:
+                try:
+                    with whole.readable():
+                        keras_save(model, filepath, *args, **kwargs)
+                finally:
+                    whole.end()
+            else:
+                whole.answer()
+        strategy.fit_group.barrier()
         return None
 
     return save
