@@ -42,7 +42,7 @@ def local_batches(
             Equal on all ranks, unless its options say `AutoShardPolicy.OFF`.
         rank: This rank.
         size: Number of ranks; 1 leaves the rows as they are.
-        log: Where to note fingerprints of global batches; None: nowhere.
+        log: Where to note fingerprints of global batches; None: nowhere. With one, others read the same batches.
         reads_ahead: Whether batches are read before a step asks for them.
 
     Returns:
@@ -55,14 +55,14 @@ def local_batches(
     """
     if is_local(dataset):
         return dataset
-    if size > 1:
-        if is_sharded_by_hand(dataset):
-            dataset = _with_all_rows(dataset, rank, size) if _has_axes(dataset.element_spec) else dataset
-        else:
-            _check_batched(dataset, size)
-            dataset = _with_local_rows(dataset, rank, size, log)
-            dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
-    return mark_as_local(dataset.with_options(_options(dataset, size)))
+    has_others = size > 1 or log is not None
+    if size > 1 and is_sharded_by_hand(dataset):
+        dataset = _with_all_rows(dataset, rank, size) if _has_axes(dataset.element_spec) else dataset
+    elif has_others:
+        _check_batched(dataset, size)
+        dataset = _with_local_rows(dataset, rank, size, log)
+        dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
+    return mark_as_local(dataset.with_options(_options(dataset, has_others)))
 
 
 def every_nth_batch(dataset: Any, rank: int, size: int) -> Any:
@@ -198,10 +198,10 @@ def _part(leaf: Any, slice_of: Callable[[Any], tuple[Any, Any]]) -> Any:
     return leaf[begin:end]
 
 
-def _options(dataset: Any, size: int) -> Any:
+def _options(dataset: Any, has_others: bool) -> Any:
     """Options of the result: what the user has set stays, except an order that may differ between ranks."""
     options = tf.data.Options()
-    if size > 1:
+    if has_others:
         options.deterministic = True
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     own = dataset.options()

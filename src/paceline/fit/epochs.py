@@ -117,7 +117,7 @@ class _SameData:
         indices, self._indices = self._indices, []
         for index in indices:
             assert self._log is not None
-            compare(self._log, index, strategy.group)
+            compare(self._log, index, strategy.fit_group)
 
 
 class _NoStream:
@@ -224,7 +224,7 @@ class _Distributor:
         elif is_sharded_by_script:
             own_rows = local_batches(dataset, group.rank, group.size)
             dataset = mark_as_local(self._as_long_as_the_longest(own_rows, None))
-        elif group.size > 1:
+        elif self._strategy.fit_group.size > 1:
             num_repeated = len(first_batches(self._iterator.data_adapter)) if is_stream else 0
             by_chance = functools.partial(self._draws_by_chance, dataset)
             log = FingerprintLog(by_chance, self._iterator.steps_per_epoch, num_repeated)

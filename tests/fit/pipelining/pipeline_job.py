@@ -88,3 +88,11 @@ try:
 except ValueError as error:
     refused = str(error)
 assert "[pipeline]" in refused, refused
+
+# All ranks must read the same batches: the first stage reads x, the last one y.
+refused = ""
+try:
+    model.fit(job.x + paceline.rank(), job.y, batch_size=7, shuffle=False, verbose=0)
+except RuntimeError as error:
+    refused = str(error)
+assert "[data-differ" in refused, refused

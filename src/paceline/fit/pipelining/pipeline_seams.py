@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from paceline.fit import compat
+from paceline.fit.beginning import compare_over_ranks, facts_of
 from paceline.fit.pipelining import deferred_variables, stage_updates, whole_saves
 from paceline.fit.pipelining.built_models import build
 from paceline.fit.pipelining.pipelined_functions import PipelinedFunction, PipelinedPrediction
@@ -88,6 +89,9 @@ def built(keras_build: Function) -> Function:
             return
         is_fitted = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
         batch_rows = iterator.description.batch_size if is_fitted and iterator is not None else None
+        if iterator is not None and is_fitted:
+            strategy = self.distribute_strategy
+            compare_over_ranks(facts_of(self, iterator.description, iterator.num_batches), strategy.fit_group)
         specs = data_batch if iterator is None else iterator._distributed_dataset.element_spec
         build(self, specs, batch_rows, is_run=iterator is not None)
 
