@@ -9,6 +9,7 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | `Dataset._variant_tensor` | what `tf.raw_ops.ComputeBatchSize` takes, and a dataset derived from another |
 | an iterator's `_iterator_resource`, `_dataset` | its position as bytes; `tf.train.Checkpoint` would write files |
 | a shuffle's `_buffer_size` | how much such a position may hold |
+| a cache's `_filename` | whether it is a file, which is closed when an iterator is freed |
 """
 
 from collections.abc import Iterator
@@ -64,6 +65,15 @@ def shuffle_buffer_of(dataset: Any) -> int | None:
     """Elements in the buffer of a shuffle; None of any other dataset."""
     size = getattr(dataset, "_buffer_size", None) if "Shuffle" in type(dataset).__name__ else None
     return None if size is None else int(size)
+
+
+def writes_file(dataset: Any) -> bool:
+    """Whether iterators over a dataset write a file as they go: a cache in a file, a snapshot of TensorFlow's."""
+    kind = type(dataset).__name__
+    if "Cache" in kind:
+        name = getattr(dataset, "_filename", None)
+        return name is not None and bool(name.numpy())
+    return "SnapshotDataset" in kind
 
 
 def resource_of(iterator: Any) -> Any:

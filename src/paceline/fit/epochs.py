@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
+from paceline.data.freed_iterators import freed_in_threads
 from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
 from paceline.data.rows import DataDescription, describe_data
 from paceline.data.streams import Reading, one_ahead, read_as_asked_for, stream_of
@@ -61,7 +62,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.num_taken = 0
             self.same_data.begin_iterator()
             self.stream.begin()
-            return _ended_together(self, self.data_cursor.iterable(super()._get_iterator()))
+            return _ended_together(self, self.data_cursor.iterable(freed_in_threads(super()._get_iterator())))
 
         def _enumerate_iterator(self) -> Any:
             for item in self.data_cursor.steps(super()._enumerate_iterator()):

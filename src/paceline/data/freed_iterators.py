@@ -1,0 +1,47 @@
+"""Frees the iterators of datasets in threads of their own.
+
+With `tf.data.AUTOTUNE`, each iterator has a thread that looks at its speed, at intervals that double up to a minute.
+Who frees the iterator waits for this thread. TensorFlow (2.17 to 2.21) wakes the thread before it marks the iterator as
+cancelled (`CancellationManager::StartCancel`, `Model::OptimizeLoop`), so a thread that looks too early sleeps for another
+interval. Keras frees an iterator between two epochs: training then stood still for as long as an epoch had taken. Keras's
+own datasets of arrays have this thread, too. Delete this file when TensorFlow marks first.
+"""
+
+import threading
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.data.compat import with_sources, writes_file
+
+
+def freed_in_threads(dataset: Any) -> Any:
+    """`dataset` to iterate over, whose iterators are freed in threads.
+
+    As it is: anything else than a TensorFlow dataset, and one that writes a file. Whoever reads the file next may begin
+    only when the file is closed.
+    """
+    if not isinstance(dataset, tf.data.Dataset) or any(map(writes_file, with_sources(dataset))):
+        return dataset
+    return _FreedInThreads(dataset)
+
+
+class _FreedInThreads:
+    def __init__(self, dataset: tf.data.Dataset) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Any:
+        iterator = iter(self._dataset)
+        # Its attributes, not the resource: this is called before the iterator lets go of what it has.
+        weakref.finalize(iterator, _clear_in_thread, vars(iterator)).atexit = False
+        return iterator
+
+
+def _clear_in_thread(attributes: dict[str, Any]) -> None:
+    """Drops what an iterator has had in a thread; TensorFlow lets other threads run meanwhile."""
+    try:
+        # The end of the process waits for the thread: TensorFlow must not be gone before.
+        threading.Thread(target=attributes.clear, name="paceline frees an iterator").start()
+    except RuntimeError:  # the process is ending, and starts no more threads
+        attributes.clear()
