@@ -95,9 +95,10 @@ def test_only_the_chief_runs_the_script_and_servers_serve_it(servers: Callable[.
 
 
 def test_a_worker_may_die_while_another_is_left(servers: Callable[..., Servers], tmp_path: Path):
-    job = servers("--max-restarts", "1")
+    job = servers("--max-restarts", "1", "--hang-timeout", "3")
     job.wait_for_more_steps()
-    first = job.kill("worker 0")
+    first = job.process("worker 0")
+    first.send(signal.SIGSTOP)
     job.wait_for_more_steps()
     job.wait_for(lambda: (again := job.process("worker 0")) is not None and again.pid != first.pid)
     assert job.process("worker 0").environment["TF_CONFIG"] == first.environment["TF_CONFIG"], "at its own address"
@@ -107,9 +108,13 @@ def test_a_worker_may_die_while_another_is_left(servers: Callable[..., Servers],
     finished = job.finish()
     assert finished.code == 137, finished.stderr
     news = [line for line in finished.told if line.startswith("paceline: worker 0 ")]
-    assert news[1] == "paceline: worker 0 is started again; the others go on"
-    assert re.match(r"paceline: worker 0 runs again \(pid \d+ on \S+\)", news[2])
-    assert news[4].startswith("paceline: worker 0 is not started again, as --max-restarts allows no more restarts; ")
+    assert news[0] == (
+        "paceline: worker 0 was stopped (SIGSTOP, or a debugger) for as long as --hang-timeout; ending it. [hang]"
+    )
+    assert re.match(r"paceline: worker 0 \(\S+\) was killed by signal 9 \(SIGKILL\)\. \[worker-failed\]", news[1])
+    assert news[2] == "paceline: worker 0 is started again; the others go on"
+    assert re.match(r"paceline: worker 0 runs again \(pid \d+ on \S+\)", news[3])
+    assert news[5].startswith("paceline: worker 0 is not started again, as --max-restarts allows no more restarts; ")
     assert re.match(r"paceline: worker 0 \(\S+\) was killed by signal 9 \(SIGKILL\)\. ", finished.told[-2])
     assert finished.told[-1].startswith("paceline: no restart: 1 restart has been made")
 

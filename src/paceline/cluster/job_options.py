@@ -232,10 +232,10 @@ class JobOptions(OptionTable):
     hang_timeout_seconds: float | None = _of_failures(
         None,
         "Stop the job when a worker that has been training makes no step for SECONDS. A step that TensorFlow must "
-        "trace first may take longer. Default: never.",
+        "trace first may take longer. Beside parameter servers end that worker alone. Default: never.",
         metavar="SECONDS",
         check=_SECONDS,
-        use=Use.HOSTS,
+        use=Use.RANKS,
     )
     standby: bool = _of_failures(
         False,

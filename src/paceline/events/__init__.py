@@ -17,8 +17,10 @@ from paceline.events.worker_events import (
     SnapshotFailed,
     SnapshotTaken,
     StepDone,
+    StepsAwaited,
     TraceBegan,
     TrainingResumed,
+    WorkerStuck,
 )
 
 if TYPE_CHECKING:
@@ -36,8 +38,10 @@ __all__ = [
     "SnapshotFailed",
     "SnapshotTaken",
     "StepDone",
+    "StepsAwaited",
     "TraceBegan",
     "TrainingResumed",
+    "WorkerStuck",
     "subscribe",
 ]
 

@@ -76,6 +76,15 @@ class HangFound(Event, frozen=True):
     """How long there was no step."""
 
 
+class StuckFound(Event, frozen=True):
+    """A worker beside parameter servers, or such a server, hangs for ``--hang-timeout`` seconds, and is ended."""
+
+    process: str
+    """Which, such as ``worker 1``."""
+    reason: str
+    """Completes the sentence "worker 1 …"."""
+
+
 class PreemptionBegan(Event, frozen=True):
     """The job was told to stop (SIGTERM, SIGUSR1): all ranks take a last snapshot and exit."""
 
@@ -180,6 +189,7 @@ FromHead = (
     | WorkerStarted
     | RanksWaiting
     | HangFound
+    | StuckFound
     | PreemptionBegan
     | LastWorkBegan
     | StopBegan

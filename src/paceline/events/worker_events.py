@@ -77,6 +77,19 @@ class BatchDone(OfRank, frozen=True):
     """Whether it is of the validation of this `fit`; else a callback evaluates or predicts."""
 
 
+class StepsAwaited(OfRank, frozen=True):
+    """The chief waits for steps of workers beside parameter servers; again every second."""
+
+
+class WorkerStuck(OfRank, frozen=True):
+    """A worker beside parameter servers has made no step for ``--hang-timeout`` seconds; emitted by the chief."""
+
+    server: str
+    """The process, such as ``worker 1``."""
+    seconds: float
+    """For how long."""
+
+
 class EpochEnded(OfRank, frozen=True):
     """An epoch of `fit` is over, its validation included."""
 
@@ -142,6 +155,8 @@ FromWorker = (
     | EpochBegan
     | StepDone
     | BatchDone
+    | StepsAwaited
+    | WorkerStuck
     | EpochEnded
     | FitEnded
     | SnapshotTaken

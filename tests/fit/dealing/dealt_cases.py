@@ -1,6 +1,7 @@
 """Cases of `test_dealt_fits.py`, with models of their own on the servers of this process."""
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -11,9 +12,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "strategy"))
+from blocking_layer import ENDLESS, Blocking, Trap
 from servers_in_process import strategy as strategy_of
 
+from paceline.fit.dealing.dealt_functions import cancel, dealer_of
 from paceline.fit.dealing.home_metrics import HomeMetrics
 
 ROWS, WIDTH = 210, 5
@@ -543,3 +547,52 @@ def stale(max_staleness: str, steps_per_execution: str, num_others: str) -> Any:
     helper.join()
     assert [float(weight.numpy()) for weight in model.pair] == [24.0, 24.0]
     return {name: values[1] for name, values in history.items()}
+
+
+def stuck(folder: str) -> Any:
+    """What is said of a worker whose step does not end, and is then broken off in vain; how the model trains again."""
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    x, y = data(160)
+    trap = Trap(Path(folder))
+
+    class GiveUp(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            trap.has_caught_one()
+            if told:
+                raise KeyError
+
+    with strategy_of(num_servers=2).scope():
+        model = keras.Sequential([keras.Input((WIDTH,)), Blocking(trap), keras.layers.Dense(1, "sigmoid")])
+        model.compile("sgd", "mse", metrics=[Rows()])
+    os.environ["PACELINE_HANG_TIMEOUT"] = "1"
+    logging.getLogger("paceline").addHandler(handler)
+    try:
+        batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+        model.fit(batches, verbose=0)  # both workers have made their first step
+        blocking = batches.take(1).map(lambda x, y: (x + ENDLESS, y))
+        batches = batches.take(1).concatenate(blocking).concatenate(batches.repeat())  # an epoch waits for its first
+        model.fit(batches, steps_per_epoch=10**6, verbose=0, callbacks=[GiveUp()])
+    except KeyError:
+        told.append("broken off")
+    finally:
+        del os.environ["PACELINE_HANG_TIMEOUT"]
+    has_begun, has_ended = threading.Event(), threading.Event()
+
+    class Call:  # not even the chief's end of it can be broken off
+        num_steps = 1
+
+    def call(cancellation: Any) -> None:
+        has_begun.set()
+        has_ended.wait(60.0)
+
+    dealer_of(model).deal(Call(), call, lambda results: None)
+    has_begun.wait(60.0)
+    cancel(model)
+    told.append("broken off" if has_ended.is_set() else "given up")
+    has_ended.set()
+    logging.getLogger("paceline").removeHandler(handler)
+    rows = [model.fit(x, y, batch_size=8, verbose=0).history["rows"]]
+    trap.release()
+    return told, [*rows, model.fit(x, y, batch_size=8, verbose=0).history["rows"]]

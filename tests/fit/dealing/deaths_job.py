@@ -1,20 +1,26 @@
-"""On the chief: training, an evaluation and a prediction, in each of which a worker is killed; tells what has come out.
+"""On the chief: a training in which a step does not end, so that the launcher ends its worker; then training, an
+evaluation and a prediction, in each of which a worker is killed; tells what has come out.
 
 Then another one is killed, too, while no restart is left, and the first still comes back.
 
-Run by ``paceline run --workers 3 --ps 1 --max-restarts 3``.
+Run by ``paceline run --workers 3 --ps 1 --max-restarts 4 --hang-timeout 5``.
 """
 
 import json
 import logging
 import os
+import re
 import signal
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import psutil
+import tensorflow as tf
+from blocking_layer import ENDLESS, Blocking, Trap
 
 import paceline
 
@@ -62,10 +68,17 @@ class Told(logging.Handler):
         self.texts.append(record.getMessage())
 
 
+class Look(keras.callbacks.Callback):
+    """Sees to it that the trap catches only one step."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        trap.has_caught_one()
+
+
 def await_return(number: int) -> None:
-    """Returns when worker 1 has come back so many times."""
+    """Returns when workers have come back so many times."""
     deadline = time.monotonic() + LIMIT_SECONDS
-    while said.texts.count("worker 1 takes steps again") < number:
+    while sum(re.match(r"worker \d takes steps again", text) is not None for text in said.texts) < number:
         assert time.monotonic() < deadline, said.texts
         time.sleep(0.05)
 
@@ -88,20 +101,31 @@ COUNTS = (
     keras.metrics.TrueNegatives,
     keras.metrics.FalseNegatives,
 )
+trap = Trap(Path(tempfile.mkdtemp(dir=".")))
+
+
+def layers(trap: Trap | None) -> list[Any]:
+    return [keras.Input((WIDTH,)), Blocking(trap), keras.layers.Dense(16, "tanh"), keras.layers.Dense(1, "sigmoid")]
+
+
 with strategy.scope():
-    model = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(1, "sigmoid")])
+    model = keras.Sequential(layers(trap))
     metrics = ["accuracy", keras.metrics.AUC(name="auc"), *(kind(name=kind.__name__) for kind in COUNTS)]
     model.compile(keras.optimizers.Adam(1e-3), "binary_crossentropy", metrics=metrics)
 in_fit, in_evaluate, in_predict = Death(1), Death(1), Death(1)
-model.fit(x[:200], y[:200], batch_size=BATCH, verbose=0)  # at its end both workers have made their first step
+batches = tf.data.Dataset.from_tensor_slices((x[:200], y[:200])).batch(BATCH)
+model.fit(batches, verbose=0)  # at its end all workers have made their first step
 said = Told()
 logging.getLogger("paceline").addHandler(said)
-history = model.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0, callbacks=[in_fit]).history
+blocking = batches.take(1).map(lambda x, y: (x + ENDLESS, y))
+model.fit(batches.take(4).concatenate(blocking).concatenate(batches), verbose=0, callbacks=[Look()])
 await_return(1)
-evaluated = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True, callbacks=[in_evaluate])
+history = model.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0, callbacks=[in_fit]).history
 await_return(2)
+evaluated = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True, callbacks=[in_evaluate])
+await_return(3)
 predicted = model.predict(x, batch_size=BATCH, verbose=0, callbacks=[in_predict])
-local = keras.models.clone_model(model)
+local = keras.Sequential(layers(None))
 local.set_weights(model.get_weights())
 local.compile(loss="binary_crossentropy", metrics=["accuracy", keras.metrics.AUC(name="auc")])
 told = {
@@ -112,7 +136,7 @@ told = {
     "difference": float(np.abs(local.predict(x, batch_size=BATCH, verbose=0) - predicted).max()),
 }
 kill(2)
-await_return(3)
+await_return(4)
 model.fit(x[:200], y[:200], batch_size=BATCH, verbose=0)
 told["iterations at the end"] = int(model.optimizer.iterations.numpy())
 print("told " + json.dumps(told), flush=True)

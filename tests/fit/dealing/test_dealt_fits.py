@@ -1,5 +1,6 @@
 """`fit`, `evaluate` and `predict` under parameter servers: what is counted is exact, and nothing is seen twice."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,18 @@ def test_an_evaluation_in_the_middle_of_an_epoch_begins_when_all_steps_have_ende
 def test_no_function_is_taken_for_one_that_is_traced_again_and_again(worlds: Worlds) -> None:
     """TensorFlow takes the functions of all objects of a class for one, and warned of six traced once each."""
     assert worlds.with_servers.run(CASES, "many_kinds_of_steps").same == [[], 12.0]
+
+
+@pytest.mark.processes
+def test_a_worker_that_hangs_is_named_and_does_not_keep_the_chief(worlds: Worlds, tmp_path: Path) -> None:
+    """A step that could not be broken off was waited for without end."""
+    told, rows = worlds.with_servers.run(CASES, "stuck", str(tmp_path)).same
+    hung, first, not_broken_off, second = told
+    assert re.match(r"worker \d has made no step for 1 s \(PACELINE_HANG_TIMEOUT\), and the others go on\. ", hung)
+    assert re.match(r"worker \d has not broken off its step within 5 s", not_broken_off)
+    assert hung.endswith("[hang]")
+    assert (first, second) == ("broken off", "given up")
+    assert rows == [[160.0], [160.0]]
 
 
 def test_a_generator_moves_on_as_in_keras() -> None:

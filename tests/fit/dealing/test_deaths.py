@@ -15,17 +15,18 @@ JOB, INTERRUPTED = (Path(__file__).with_name(name) for name in ("deaths_job.py",
 @pytest.mark.timeout(400)
 def test_steps_of_killed_workers_are_done_again(tmp_path: Path) -> None:
     """TensorFlow connects with all workers or none: one that stayed dead kept another from coming back."""
-    command = ["-m", "paceline", "run", "--workers", "3", "--ps", "1", "--max-restarts", "3", JOB]
-    ended = run_python(*command, folder=tmp_path, limit_seconds=300)
+    options = ("--workers", "3", "--ps", "1", "--max-restarts", "4", "--hang-timeout", "5")
+    ended = run_python("-m", "paceline", "run", *options, JOB, folder=tmp_path, limit_seconds=300)
     assert ended.code == 0, ended.output
     [line] = [line for line in ended.output.splitlines() if "told {" in line]
     told = json.loads(line.partition("told ")[2])
-    assert told["iterations"] == 50 + 800
-    assert told["iterations at the end"] == 50 + 800 + 50
+    assert told["iterations"] == 50 + 55 + 800
+    assert told["iterations at the end"] == 50 + 55 + 800 + 50
     assert told["rows"] == [1600.0, 1600.0]
     assert {name: told["evaluated"][name] for name in told["expected"]} == pytest.approx(told["expected"], abs=1e-6)
     assert told["difference"] < 1e-6
-    assert len(re.findall(r"worker 1 takes steps again", ended.output)) == 3
+    assert len(re.findall(r"worker \d takes steps again", ended.output)) == 4
+    assert re.search(r"worker \d made no step for 5 s \(--hang-timeout\); ending it\. \[hang\]", ended.output)
     assert "worker 2 is not started again, as --max-restarts allows no more restarts" in ended.output
     assert re.search(r"\d steps? (was|were) done again", ended.output)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paceline.cluster.spec import ROLES, Policy, Role, Task, cast_of
 from paceline.errors import EXIT_CONFIGURATION, EXIT_PREEMPTED
 from paceline.events.head_events import HostLost, LastWorkBegan, PreemptionBegan, RankEnded
-from paceline.events.worker_events import FaultInjected, StepDone, TrainingResumed
+from paceline.events.worker_events import FaultInjected, StepDone, StepsAwaited, TrainingResumed, WorkerStuck
 from paceline.launcher.generations.auxiliaries import FIRST_PAUSE_SECONDS, LAST_WORK_SECONDS, STEADY_SECONDS
 from paceline.launcher.generations.deaths import Witness, outlived_lines
 from paceline.launcher.generations.decisions import (
@@ -18,6 +18,7 @@ from paceline.launcher.generations.decisions import (
     Action,
     Announce,
     Done,
+    Examine,
     Input,
     Interrupted,
     Outcome,
@@ -29,11 +30,12 @@ from paceline.launcher.generations.decisions import (
     Terminate,
     WorkerFailed,
 )
+from paceline.launcher.generations.event_lines import event_lines
 from paceline.launcher.generations.generation import GRACE_SECONDS, LEAVING_SECONDS, LIMIT_SECONDS, Generation
 from paceline.launcher.generations.report import report_lines, stopping_text
 from paceline.launcher.generations.restarts import Finish, Restart, RestartBudget, RestartPolicy
 from paceline.rendezvous.agent_messages import Kill, Replace
-from paceline.rendezvous.channel import Failed, KilledFromOutside
+from paceline.rendezvous.channel import Failed, KilledFromOutside, Stopped
 
 REPLACEABLE, SIDECAR = (
     Role(name, policy, in_world=False) for name, policy in (("ps", Policy.REPLACEABLE), ("evaluator", Policy.SIDECAR))
@@ -43,7 +45,12 @@ FAILED = Failed(exception="ValueError: bad", traceback="Traceback …\nValueErro
 WITNESS = Witness("alpha", 7, ())
 
 
-def beside_two_workers(*roles: Role, takes_snapshots: bool = False, max_restarts: int = 1000) -> Generation:
+def beside_two_workers(
+    *roles: Role,
+    takes_snapshots: bool = False,
+    max_restarts: int = 1000,
+    hang_timeout_seconds: float | None = None,
+) -> Generation:
     """The ranks are 0 and 1, the others are numbered from 2 on."""
     return Generation(
         num_workers=2,
@@ -52,6 +59,7 @@ def beside_two_workers(*roles: Role, takes_snapshots: bool = False, max_restarts
         start_timeout_seconds=60.0,
         now=0.0,
         takes_snapshots=takes_snapshots,
+        hang_timeout_seconds=hang_timeout_seconds,
     )
 
 
@@ -306,6 +314,36 @@ def test_chaos_ends_a_process_that_serves_and_is_named_as_the_cause():
     assert isinstance(told, TellDeath)
     assert "--chaos injected this fault: kill:ps=0,step=5,generation=1." in outlived_lines(told, WITNESS)[0]
     assert play(group, Said(0, struck)) == [], "it does not run at the moment"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (Said(4, Stopped()), "was stopped (SIGSTOP, or a debugger) for as long as --hang-timeout"),
+        (Said(0, WorkerStuck(0, "ps 1", 5.0)), "made no step for 5 s (--hang-timeout)"),
+    ],
+)
+def test_one_that_hangs_is_ended_as_if_it_had_died(said: Said, reason: str):
+    group = beside_two_workers(SIDECAR, REPLACEABLE, REPLACEABLE)
+    [found, terminate] = play(group, said)
+    assert terminate == Terminate((4,)), "the evaluator, number 2, hangs as it likes"
+    assert event_lines(found) == [f"paceline: ps 1 {reason}; ending it. [hang]"]
+    [told] = play(group, RankEnded(4, -9))
+    assert isinstance(told, TellDeath)
+    assert group.tick(1.0) == [Replace(4)]
+    assert play(group, Said(2, Stopped())) == []
+    play(group, RankEnded(0, 3))
+    assert play(group, Said(4, Stopped())) == [], "all are being ended anyway"
+
+
+def test_a_chief_that_waits_for_workers_has_not_hung():
+    group = beside_two_workers(REPLACEABLE, hang_timeout_seconds=10.0)
+    for rank in (0, 1):
+        group.on(Said(rank, StepDone(rank, 3, 0)), 100.0)
+    for rank in (0, 1):
+        group.on(Said(rank, StepsAwaited(rank)), 109.0)
+    assert group.deadline == 119.0
+    assert group.tick(119.0) == [Examine((0, 1), 10.0)]
 
 
 def test_what_the_kernel_says_is_told():

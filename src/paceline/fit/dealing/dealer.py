@@ -8,18 +8,34 @@ worker. If the worker is lost, the thread waits until that is back, and the main
 whoever is free.
 """
 
+import contextlib
+import logging
+import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from paceline.cluster.job_options import JobOptions
+from paceline.cluster.options import read_variables
+from paceline.cluster.spec import WORKER, Task
+from paceline.comm.world import current_world
+from paceline.events.bus import bus
+from paceline.events.worker_events import StepsAwaited, WorkerStuck
 from paceline.fit.dealing.admission import Admission, Begun
 from paceline.fit.dealing.step_faults import told_in_short
+from paceline.fit.dealing.step_watch import StepWatch
 from paceline.strategy import coordination
 
+_LOGGER = logging.getLogger("paceline")
+
 _LOOK_SECONDS = 1.0
-"""Waits end when an execution ends; between them Python looks for signals."""
+"""Waits end when an execution ends; between them Python looks for signals, and the chief for workers that hang."""
+
+CANCEL_SECONDS = 5.0
+"""How long steps are waited for that are broken off; a worker that hangs breaks nothing off."""
 
 
 class Execution:
@@ -27,34 +43,42 @@ class Execution:
 
     Args:
         dealer: Hears of the end.
+        function: What is called, a `TracedExecution`.
         call: Makes the call on the current worker and returns its results as NumPy arrays.
         begun: What it counts.
         then: Takes the results, on the main thread.
     """
 
-    def __init__(self, dealer: "Dealer", call: Callable[[], Any], begun: Begun, then: Callable[[Any], None]) -> None:
+    def __init__(
+        self, dealer: "Dealer", function: Any, call: Callable[[], Any], begun: Begun, then: Callable[[Any], None]
+    ) -> None:
         self._dealer = dealer
+        self._function = function
         self._call = call
         self.begun = begun
         self.then = then
         self.results: Any = None
         self.fault: BaseException | None = None
         self.is_cancelled = False
+        self.worker: int | None = None
+        """Which has taken it; None: none yet."""
         self._is_lost = False
 
     def run(self) -> None:
         """On a worker's thread. What the loss of a process raises is raised again: the coordinator handles it."""
         if self._is_lost:  # the coordinator has put it back into its queue
             return
+        self.worker = coordination.current_worker_index()
         try:
             if not self.is_cancelled:
-                self.results = self._call()
+                with self._dealer.watching(self.worker, self._function):
+                    self.results = self._call()
         except Exception as fault:
             if coordination.is_loss_of_process(fault) and not self.is_cancelled:
                 self._is_lost = True
                 self._dealer.lose(self)
                 raise
-            self.fault = told_in_short(fault, coordination.current_worker_index())
+            self.fault = told_in_short(fault, self.worker)
         self._dealer.hear(self)
 
     def fail(self, fault: BaseException) -> None:
@@ -64,7 +88,7 @@ class Execution:
 
     def again(self, begun: Begun) -> "Execution":
         """The same, for another worker."""
-        return Execution(self._dealer, self._call, begun, self.then)
+        return Execution(self._dealer, self._function, self._call, begun, self.then)
 
 
 class Dealer:
@@ -89,24 +113,25 @@ class Dealer:
         """Steps that were dealt, and whose results are not taken yet."""
         self._num_redone = 0
         self._cancellation = coordination.CancellationManager()
+        self._watch = StepWatch(read_variables(JobOptions, os.environ, "hang_timeout_seconds").hang_timeout_seconds)
 
-    def deal(self, call: Callable[[Any], Any], num_steps: int, then: Callable[[Any], None]) -> None:
+    def deal(self, function: Any, call: Callable[[Any], Any], then: Callable[[Any], None]) -> None:
         """Waits until the execution may begin, and begins it.
 
         Args:
+            function: What is called, a `TracedExecution`.
             call: Makes the call on a worker and returns its results; takes what may break the call off
                 (`coordination.call_on_worker`).
-            num_steps: How many steps it makes.
             then: Called with its results in `collect` or `drain`.
 
         Raises:
             Exception: what a worker's step has raised. No execution is running then.
         """
-        cancellation = self._cancellation
+        cancellation, num_steps = self._cancellation, function.num_steps
         self._wait_until(lambda: not self._lost and self._admits(num_steps))
         self.num_untaken += num_steps
         begun = Begun(num_steps, self._num_ended)
-        self._begin(Execution(self, lambda: call(cancellation), begun, then))
+        self._begin(Execution(self, function, lambda: call(cancellation), begun, then))
 
     def collect(self) -> None:
         """Takes the results of the executions that have ended. Does not wait.
@@ -141,16 +166,51 @@ class Dealer:
         return num_redone
 
     def cancel(self) -> None:
-        """Gives up all executions; returns when no worker runs one. Their results are lost."""
+        """Gives up all executions, and their results. Returns when no worker runs one, or after `CANCEL_SECONDS`."""
         with self._changed:
             for execution in self._running.values():
                 execution.is_cancelled = True
         self._cancellation.start_cancel()
+        deadline = time.monotonic() + CANCEL_SECONDS
+        try:
+            while self._running and time.monotonic() < deadline:
+                self._tell_stuck()
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._running, _LOOK_SECONDS)
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        """What is still running is not waited for any more."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._running)
-            self._ended, self._lost = [], []
+            stuck = sorted({one.worker for one in self._running.values() if one.worker is not None})
+            self._running, self._ended, self._lost = {}, [], []
         self.num_untaken = 0
         self._cancellation = coordination.CancellationManager()
+        for worker in stuck:
+            _LOGGER.warning(
+                "worker %d has not broken off its step within %g s, so that this step may still update the weights. "
+                "[hang]",
+                worker,
+                CANCEL_SECONDS,
+            )
+
+    @contextlib.contextmanager
+    def watching(self, worker: int, function: Any) -> Iterator[None]:
+        """On a worker's thread, around its call of `function`: so a call that does not end is noticed."""
+        if self._watch.limit_seconds is None:
+            yield
+            return
+        with self._changed:
+            self._watch.begin(worker, function, time.monotonic())
+        try:
+            yield
+        except BaseException:
+            with self._changed:
+                self._watch.lose(worker)
+            raise
+        with self._changed:
+            self._watch.end(worker, function)
 
     def hear(self, execution: Execution) -> None:
         """On a worker's thread: `execution` has ended."""
@@ -203,12 +263,32 @@ class Dealer:
         self.collect()
         while True:
             self._begin_lost()
+            self._tell_stuck()
             with self._changed:
-                self._changed.wait_for(lambda: self._can_begin_lost() or is_there(), _LOOK_SECONDS)
+                has_changed = self._changed.wait_for(lambda: self._can_begin_lost() or is_there(), _LOOK_SECONDS)
                 if is_there():
                     break
+            if not has_changed:
+                bus.emit(StepsAwaited(current_world().rank))
             self.collect()
         self.collect()
+
+    def _tell_stuck(self) -> None:
+        """Names workers that hang: to the launcher, which ends them, or where there is none to the user."""
+        if self._watch.limit_seconds is None:
+            return
+        with self._changed:
+            stuck = self._watch.overdue(time.monotonic())
+        for worker in stuck:
+            world, seconds = current_world(), self._watch.limit_seconds
+            bus.emit(WorkerStuck(world.rank, str(Task(WORKER, worker)), seconds))
+            if not world.launched:
+                _LOGGER.warning(
+                    "worker %d has made no step for %g s (PACELINE_HANG_TIMEOUT), and the others go on. If the process "
+                    "hangs, end it with `kill -9`, and start it again. [hang]",
+                    worker,
+                    seconds,
+                )
 
 
 def as_tensors(batch: Any) -> list[Any]:

@@ -135,7 +135,7 @@ class DealtFunction:
         call = functools.partial(call_on_worker, execution.function, arguments)
         if isinstance(iterator, WorkerIterator):
             call = functools.partial(iterator.read_by, call)
-        dealer.deal(call, execution.num_steps, take)
+        dealer.deal(execution, call, take)
         if not isinstance(iterator, (tf.data.Iterator, WorkerIterator)):
             dealer.drain()
             self._staleness = StalenessSeen()  # the list of results that `train_on_batch` returns has no place for it
@@ -208,7 +208,7 @@ class DealtPrediction:
             deferred.outputs = execution.ended(arrays).outputs
 
         call = functools.partial(call_on_worker, execution.function, arguments)
-        dealer.deal(call, len(batches), take)
+        dealer.deal(execution, call, take)
         return deferred
 
 

@@ -2,7 +2,7 @@
 
             ┌── a pause, from the second death in a row on ◄──┐
             ▼                                                 │ dies (replaceable with a restart left, sidecar)
-    running ┴─ exits with 0 ─► ended     dies (fatal) ─► the generation stops
+    running ┴─ exits with 0 ─► ended     dies (fatal) ─► the generation stops        hangs: is ended, as if it had died
                                          dies without a restart left, too often in a row, or of a setting ─► stays dead:
                                                       the others go on; none of a replaceable role left ─► it stops
 
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from paceline.cluster.spec import EVALUATOR, Policy, Role, Task
 from paceline.errors import EXIT_CONFIGURATION
-from paceline.events.worker_events import FaultInjected
+from paceline.events.head_events import StuckFound
+from paceline.events.worker_events import FaultInjected, WorkerStuck
 from paceline.launcher.generations.decisions import MAX_DEATHS, Action, RoleFailed, TellDeath, Terminate
 from paceline.launcher.generations.restarts import RestartBudget
 from paceline.launcher.generations.worker_state import WorkerState
 from paceline.rendezvous.agent_messages import Replace
-from paceline.rendezvous.channel import Failed, KilledFromOutside, Message
+from paceline.rendezvous.channel import Failed, KilledFromOutside, Message, Stopped
 
 STEADY_SECONDS = 60.0
 """A process that lived so long has not died in a row with the one before it."""
@@ -79,21 +80,31 @@ class Auxiliaries:
         tasks = (self._all[rank].task for rank in self.running)
         return tuple(str(task) for task in tasks if task.type == EVALUATOR)
 
-    def hear(self, rank: int, message: Message) -> None:
-        """What a process says of its own end; its steps, if it makes any, are none of the job."""
+    def hear(self, rank: int, message: Message) -> list[Action]:
+        """What a process says of its own end, or its agent of it; its steps, if it makes any, are none of the job."""
+        one = self._all[rank]
         match message:
             case Failed():
-                self._all[rank].state.failed = message
+                one.state.failed = message
             case FaultInjected() | KilledFromOutside():
-                self._all[rank].state.note(message)
+                one.state.note(message)
+            case Stopped() if one.policy is not Policy.SIDECAR:
+                return self._end_stuck(one, "was stopped (SIGSTOP, or a debugger) for as long as --hang-timeout")
+        return []
 
-    def strike(self, name: str, fault: FaultInjected) -> list[Action]:
-        """``--chaos`` ends the process called `name`, such as ``ps 0``, if it runs."""
+    def end(self, name: str, why: FaultInjected | WorkerStuck) -> list[Action]:
+        """Ends the process called `name`, such as ``ps 0``, if it runs: for ``--chaos``, or because it hangs."""
         for one in self._all.values():
             if str(one.task) == name and one.start_at is None and one.state.running:
-                one.state.note(fault)
+                if isinstance(why, WorkerStuck):
+                    return self._end_stuck(one, f"made no step for {why.seconds:g} s (--hang-timeout)")
+                one.state.note(why)
                 return [Terminate((one.rank,))]
         return []
+
+    def _end_stuck(self, one: _Auxiliary, reason: str) -> list[Action]:
+        """What follows is that of any death."""
+        return [] if self._over else [StuckFound(str(one.task), reason), Terminate((one.rank,))]
 
     def bury(self, rank: int, code: int, now: float) -> RoleFailed | list[Action]:
         """A process has ended: why the generation stops for that, or what is done about it."""

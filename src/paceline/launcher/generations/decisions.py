@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from paceline.cluster.launched import PREEMPTION_SIGNALS
 from paceline.cluster.spec import Task
 from paceline.errors import EXIT_FAILED, EXIT_PREEMPTED, EXIT_SIGNALLED, EXIT_UNAVAILABLE
-from paceline.events.head_events import HostLost, LastWorkBegan, PreemptionBegan, RankEnded, RanksWaiting
+from paceline.events.head_events import HostLost, LastWorkBegan, PreemptionBegan, RankEnded, RanksWaiting, StuckFound
 from paceline.launcher.workers.crew import UNSEEN_EXIT
 from paceline.rendezvous.agent_messages import Kill, Replace
 from paceline.rendezvous.channel import Failed, KilledFromOutside, Message
@@ -248,6 +248,6 @@ class Done:
     outcome: Outcome
 
 
-Emitted = RanksWaiting | PreemptionBegan | LastWorkBegan
+Emitted = RanksWaiting | PreemptionBegan | LastWorkBegan | StuckFound
 Action = Announce | TellDeath | Examine | Terminate | Done | Replace | Kill | Emitted
 """`Replace` and `Kill` are orders, which the crews obey as they are; events are emitted."""

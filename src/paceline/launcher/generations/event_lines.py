@@ -10,6 +10,7 @@ from paceline.events.head_events import (
     Recovered,
     Restarted,
     StopBegan,
+    StuckFound,
 )
 from paceline.events.worker_events import Event
 from paceline.launcher.generations.report import counted, ranks_text
@@ -28,6 +29,8 @@ def event_lines(event: Event) -> list[str]:
             text = _waiting_text(event)
         case HangFound(ranks=ranks, seconds=seconds):
             text = f"no step for {seconds:.0f} s; the stacks of {ranks_text(ranks)}:"
+        case StuckFound(process=process, reason=reason):
+            text = f"{process} {reason}; ending it. [hang]"
         case PreemptionBegan():
             text = "told to stop: a last snapshot is written if the step ends in time; a second signal kills at once"
         case LastWorkBegan(processes=processes, seconds=seconds):

@@ -129,11 +129,10 @@ class Generation:
         match event:
             case SignalReceived(signal=number):
                 actions = self._interrupt(number, now, is_relayed=event.is_relayed)
-            case Said(message=events.FaultInjected(server=name) as fault) if name:
-                actions = self._auxiliaries.strike(name, fault)
+            case Said(message=events.FaultInjected(server=name) | events.WorkerStuck(server=name) as why) if name:
+                actions = self._auxiliaries.end(name, why)
             case Said(rank=rank, message=message) if rank >= len(self._workers):
-                self._auxiliaries.hear(rank, message)
-                actions = []
+                actions = self._auxiliaries.hear(rank, message)
             case RankEnded(rank=rank, exit_code=code) if rank >= len(self._workers):
                 actions = self._bury_auxiliary(rank, code, now)
             case Said(rank=rank, message=message):
@@ -184,7 +183,7 @@ class Generation:
                 return self._end_hang(now, standing_still=rank)
             case channel.Stopped() | channel.Whereabouts() | events.FaultInjected() | channel.KilledFromOutside():
                 worker.note(message)
-            case events.TraceBegan() | events.FitEnded() | channel.Finishing():
+            case events.TraceBegan() | events.StepsAwaited() | events.FitEnded() | channel.Finishing():
                 self._hang.hear(worker, message, now)
         return self._look_after_forming(now)
 

@@ -10,7 +10,7 @@ When ranks were last heard of tells nothing: the last thing that all have told i
 from collections.abc import Sequence
 
 from paceline.events.head_events import RanksWaiting
-from paceline.events.worker_events import BatchDone, FitEnded, StepDone, TraceBegan
+from paceline.events.worker_events import BatchDone, FitEnded, StepDone, StepsAwaited, TraceBegan
 from paceline.launcher.generations.decisions import Action, Examine, GroupNotFormed, Hung, WorkerLeft
 from paceline.launcher.generations.worker_state import (
     WorkerState,
@@ -50,15 +50,20 @@ class HangWatch:
         return oldest + self._timeout_seconds
 
     def hear(
-        self, worker: WorkerState, message: StepDone | BatchDone | TraceBegan | FitEnded | Finishing, now: float
+        self,
+        worker: WorkerState,
+        message: StepDone | BatchDone | TraceBegan | StepsAwaited | FitEnded | Finishing,
+        now: float,
     ) -> None:
-        """A rank has made a step, traces one, or makes none for now."""
+        """A rank has made a step, traces one, waits for one that is a server's, or makes none for now."""
         if isinstance(message, TraceBegan):
             worker.tracing = True
+        elif isinstance(message, StepsAwaited):
+            worker.stepped_at = None if worker.stepped_at is None else now
         else:
             end_trace(self._workers, worker, now)
             worker.stepped_at = now if isinstance(message, StepDone | BatchDone) else None
-        if isinstance(message, TraceBegan | StepDone | BatchDone):
+        if isinstance(message, TraceBegan | StepDone | BatchDone | StepsAwaited):
             self._examined_at = None
 
     def look(

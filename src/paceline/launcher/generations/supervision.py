@@ -26,6 +26,7 @@ from paceline.events.head_events import (
     RankEnded,
     RanksWaiting,
     StopBegan,
+    StuckFound,
     WorkerStarted,
 )
 from paceline.events.worker_events import OfRank
@@ -263,7 +264,7 @@ class Supervision:
         match action:
             case Announce() | Examine() | TellDeath():
                 self._tell(action)
-            case RanksWaiting() | PreemptionBegan() | LastWorkBegan():
+            case RanksWaiting() | PreemptionBegan() | LastWorkBegan() | StuckFound():
                 self._bus.emit(action)
             case Replace(rank=rank):
                 self._crew_of[rank].obey(action)
