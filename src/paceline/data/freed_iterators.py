@@ -1,7 +1,7 @@
 """Frees the iterators of datasets in threads of their own.
 
-With `tf.data.AUTOTUNE`, each iterator has a thread that looks at its speed, at intervals that double up to a minute. Who
-frees the iterator waits for this thread. TensorFlow (2.17 to 2.21) wakes the thread before it marks the iterator as
+With `tf.data.AUTOTUNE`, each iterator has a thread that looks at its speed, at intervals that double up to a minute.
+Who frees the iterator waits for this thread. TensorFlow (2.17 to 2.21) wakes the thread before it marks the iterator as
 cancelled (`CancellationManager::StartCancel`, `Model::OptimizeLoop`), so a thread that looks too early sleeps for
 another interval. Keras frees an iterator between two epochs: training stood still for as long as an epoch had taken,
 also with arrays, of which Keras makes such datasets. Delete this file when TensorFlow marks first.
