@@ -332,6 +332,39 @@ def stopped() -> Any:
     return rows, faults, before_and_after, again
 
 
+class Pairs(keras.Model):
+    """Each of its steps waits until another one runs, or ten seconds; the metric tells how many of them met one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False, name="begun")
+        self.met = keras.metrics.Mean(name="met")
+
+    def call(self, x: Any) -> Any:
+        return x
+
+    def train_step(self, data: Any) -> Any:
+        del data
+        variable, deadline = self.begun._value, tf.timestamp() + 10.0
+        own = tf.convert_to_tensor(variable.assign_add(1, read_value=True))
+        pair = (own + 1) // 2 * 2
+        [count] = tf.while_loop(
+            lambda count: (count < pair) & (tf.timestamp() < deadline), lambda _: [variable.read_value()], [own]
+        )
+        self.met.update_state(tf.cast(count >= pair, "float32"))
+        return {"met": self.met.result()}
+
+
+def together() -> Any:
+    """Over three epochs of two steps, the share of steps that ran beside another, with the callbacks of Keras."""
+    x, _ = data(16)
+    with strategy_of(num_servers=2).scope():
+        model = Pairs()
+        model.compile("sgd", "mse")
+    callbacks = [keras.callbacks.TerminateOnNaN(), keras.callbacks.EarlyStopping(monitor="met", mode="max", patience=9)]
+    return as_floats(model.fit(x, batch_size=8, epochs=3, verbose=2, callbacks=callbacks).history)
+
+
 def failing_step() -> Any:
     """What a step that fails on a worker tells, and whether the model can train again."""
     x, y = data(64)

@@ -53,6 +53,12 @@ def test_a_workers_data_that_end_are_told(worlds: Worlds) -> None:
 
 
 @pytest.mark.processes
+def test_the_first_step_of_an_epoch_does_not_run_alone(worlds: Worlds) -> None:
+    """The chief waited for it, so that the logs had numbers, also where nobody looked at them."""
+    assert worlds.with_servers.run(CASES, "together").same["met"] == [1.0] * 3
+
+
+@pytest.mark.processes
 def test_what_no_worker_can_do_is_refused(worlds: Worlds) -> None:
     told = worlds.with_servers.run(CASES, "refused").same
     for name, (words, code) in {

@@ -78,7 +78,7 @@ class DealtLogs(dict[str, Any]):
     """The logs of the steps that had ended when Keras asked.
 
     Args:
-        logs: The logs.
+        logs: The logs; empty while no step of the epoch has ended.
         function: Whose steps.
     """
 
@@ -89,6 +89,16 @@ class DealtLogs(dict[str, Any]):
     def now(self) -> Any:
         """Those of the steps that have ended by now."""
         return self._function.logs() or self
+
+    def of_a_step(self) -> Any:
+        """Those of the steps that have ended by now; waits until one has."""
+        self._function.wait_for_first()
+        return self.now()
+
+
+def logs_by_now(logs: Any) -> Any:
+    """The logs of the steps that have ended by now, if `logs` are of dealt steps; any other logs themselves."""
+    return logs.now() if isinstance(logs, DealtLogs) else logs
 
 
 class DealtFunction:
@@ -114,7 +124,7 @@ class DealtFunction:
             iterator: Over batches. If it is no iterator of a dataset, this waits for the steps (`train_on_batch`).
 
         Returns:
-            The logs of the steps that have ended; at least one has.
+            The logs of the steps that have ended, as `DealtLogs`. What is no dict of logs is that of one step at least.
 
         Raises:
             StopIteration: there are no more batches.
@@ -139,9 +149,14 @@ class DealtFunction:
         if not isinstance(iterator, (tf.data.Iterator, WorkerIterator)):
             dealer.drain()
             self._staleness = StalenessSeen()  # the list of results that `train_on_batch` returns has no place for it
-        elif self._newest is None:
-            dealer.wait_for_one()
+        elif not execution.returns_logs:
+            self.wait_for_first()
         return self.logs()
+
+    def wait_for_first(self) -> None:
+        """Waits until a step of the epoch has ended."""
+        while self._newest is None:
+            dealer_of(self._model).wait_for_one()
 
     def begin(self) -> None:
         """An epoch begins: no step of it has ended."""
@@ -151,7 +166,7 @@ class DealtFunction:
     def logs(self) -> Any:
         """What the newest step returns, with metrics over all rows of the steps that have ended."""
         if self._newest is None:
-            return None
+            return DealtLogs({}, self)
         execution, outputs = self._newest
         results = iter(execution.home.results())
         logs = tf.nest.map_structure(lambda leaf: next(results) if is_of_metric(leaf) else leaf, outputs)

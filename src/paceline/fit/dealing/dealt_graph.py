@@ -136,6 +136,11 @@ class TracedExecution:
         wanted = [leaf for leaf in self._output_leaves if leaf is not None]
         self.home = HomeMetrics([*self.trace.sums, *self.trace.counters], wanted)
 
+    @property
+    def returns_logs(self) -> bool:
+        """Whether a step returns numbers by name, as Keras's own steps do."""
+        return isinstance(self._output_structure, dict)
+
     def dealt_values(self, num_untaken: int) -> list[Any]:
         """The last arguments of `function`: where the generators and counters of its steps begin.
 

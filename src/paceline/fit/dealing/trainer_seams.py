@@ -22,6 +22,15 @@ from paceline.fit.strategies import servers_strategy_of
 
 Function = Callable[..., Any]
 
+_WITHOUT_LOGS = (
+    keras.callbacks.Callback,
+    keras.callbacks.BackupAndRestore,
+    keras.callbacks.ProgbarLogger,
+    keras.callbacks.TensorBoard,
+    keras.callbacks.TerminateOnNaN,
+)
+"""Callbacks that take the logs of a batch as they are, also empty ones."""
+
 
 def dealt(keras_make_function: Function) -> Function:
     """Keras's `TensorFlowTrainer._make_function`."""
@@ -120,6 +129,23 @@ def with_outputs(keras_hook: Function) -> Function:
     return on_predict_batch_end
 
 
+def with_first_logs(keras_hook: Function) -> Function:
+    """`CallbackList`'s hook at the end of a batch: a callback that looks at the logs waits for the first step.
+
+    Nobody else does: the other workers take steps meanwhile, and Keras's bar shows numbers a little later.
+    """
+    name = keras_hook.__name__
+
+    @functools.wraps(keras_hook)
+    def hook(self: Any, batch: Any, logs: Any = None) -> Any:
+        is_empty = isinstance(logs, DealtLogs) and not logs
+        if is_empty and any(_looks_at_logs(callback, name) for callback in self.callbacks):
+            logs = logs.of_a_step()
+        return keras_hook(self, batch, logs)
+
+    return hook
+
+
 def drained_first(keras_save: Function) -> Function:
     """A function of Keras's that saves a model, its first argument."""
 
@@ -135,6 +161,19 @@ def _looks_at_outputs(callback: Any) -> bool:
     return own not in (
         keras.callbacks.Callback.on_predict_batch_end,
         keras.callbacks.ProgbarLogger.on_predict_batch_end,
+    )
+
+
+def _looks_at_logs(callback: Any, hook: str) -> bool:
+    if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq == "epoch":
+        return False
+    # Keras's own of the first calls the second.
+    names = ("on_train_batch_end", "on_batch_end") if hook == "on_train_batch_end" else (hook,)
+    own = [getattr(callback, name) for name in names]
+    functions = [getattr(method, "__func__", method) for method in own]
+    return any(
+        all(function is not getattr(kind, name) for kind in _WITHOUT_LOGS)
+        for name, function in zip(names, functions, strict=True)
     )
 
 

@@ -19,7 +19,7 @@ from paceline.events.bus import bus
 from paceline.events.worker_events import Preempted, TrainingResumed
 from paceline.fit import compat
 from paceline.fit.building import build_from
-from paceline.fit.dealing.dealt_functions import drain
+from paceline.fit.dealing.dealt_functions import drain, logs_by_now
 from paceline.fit.snapshots import callback_files, callback_state
 from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.data_position import DATA
@@ -235,7 +235,7 @@ class Recorder:
         return [
             *result_parts(self.model, lambda: callbacks, is_chief=self._world.is_chief, speaks=self._manager.leads),
             self._validation.part(),
-            Part("logs", Scope.RANK, lambda arrays: arrays.value(plain(self._logs)), self._restore_logs),
+            Part("logs", Scope.RANK, lambda arrays: arrays.value(plain(logs_by_now(self._logs))), self._restore_logs),
             self._past.part(),
             self._data.part(lambda: bool(self.model.stop_training)),
         ]
