@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline.resilience.copy_buffers import CopyBuffers
-from paceline.resilience.parts import DATA_GROUPS, Captured, Layout, Part, SavedParts, capture
+from paceline.resilience.parts import DATA_GROUPS, Captured, Layout, Part, capture
+from paceline.resilience.restored_parts import SavedParts
 from paceline.store import json_bytes, tensors
 from paceline.store.manifest import SnapshotInfo, SnapshotMeta
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from paceline.errors import ConfigurationError
 from paceline.resilience.copy_buffers import CopyBuffers
-from paceline.resilience.parts import Layout, Part, SavedParts, Scope, capture
+from paceline.resilience.object_state import decode
+from paceline.resilience.parts import Arrays, Layout, Part, Saved, Scope, capture
+from paceline.resilience.restored_parts import SavedParts
 from saved_parts import ALONE, layouts_of, restore, snapshot_of
 
 GROUPS = st.lists(st.integers(1, 3), min_size=1, max_size=3)
@@ -84,6 +86,32 @@ def test_one_rank_writes_what_ranks_have_in_common(groups: list[list[int]]) -> N
         {"shared", "of_group"} if rank == 0 else {"of_group"} if rank == groups[1][0] else set() for rank in range(4)
     ]
     assert all(everybody <= one for one in written)
+
+
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_pieces_are_for_everybody_who_wants_them(written_by: int, restored_by: int) -> None:
+    """Also where they were cut at other places: each rank asks for what it has now."""
+
+    def parts(names: range, found: dict[int, Any]) -> list[Part]:
+        def captured(arrays: Arrays) -> Any:
+            return {str(name): arrays.value(np.array([name]), str(name)) for name in names}
+
+        def put_back(saved: Saved) -> None:
+            for piece in saved.pieces:
+                arrays = piece.read()
+                wanted = {int(name): one for name, one in piece.state.items() if int(name) in names}
+                found.update({name: decode(one, arrays) for name, one in wanted.items()})
+
+        return [Part("pieces", Scope.PIECES, captured, put_back)]
+
+    def cut(num_ranks: int) -> list[range]:
+        return [range(12 * rank // num_ranks, 12 * (rank + 1) // num_ranks) for rank in range(num_ranks)]
+
+    reader = snapshot_of([parts(names, {}) for names in cut(written_by)], [[*range(written_by)]])
+    for names, layout in zip(cut(restored_by), layouts_of([[*range(restored_by)]]), strict=True):
+        found: dict[int, Any] = {}
+        restore(reader, parts(names, found), layout)
+        np.testing.assert_equal(found, {name: np.array([name]) for name in names})
 
 
 def test_another_number_of_models_is_refused() -> None:

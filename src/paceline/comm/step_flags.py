@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from paceline.cluster.communication import Communication
 
 if TYPE_CHECKING:
+    from paceline.comm.group import Group
     from paceline.comm.world import World
 
 _PREEMPTED = 1
@@ -50,18 +51,23 @@ class StepFlags:
         return is_wanted
 
 
-def flags_of_all(world: "World") -> StepFlags:
+def flags_of_all(world: "World", group: "Group") -> StepFlags:
     """This rank's flags, which have received the others' of this step. Collective, unless the step goes over MPI.
 
-    Over MPI they came with the count of the step's rows; TensorFlow's own collectives carry only what is in its graphs.
+    Over MPI they came with the count of the step's rows, in a pipeline with the sum of its losses; TensorFlow's own
+    collectives carry only what is in its graphs.
+
+    Args:
+        world: This process's.
+        group: The ranks that take the step together.
     """
     flags = world.flags
-    if world.data.size == 1:
+    if group.size == 1:
         if flags.wants_to_leave:
             flags.receive(flags.own)
     elif world.communication is not Communication.MPI:
         import numpy as np  # only a script that trains needs it
 
-        [total] = world.data.all_reduce([np.array(flags.own, np.int64)])
+        [total] = group.all_reduce([np.array(flags.own, np.int64)])
         flags.receive(int(total))
     return flags

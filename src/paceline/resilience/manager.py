@@ -20,7 +20,8 @@ from paceline.errors import ConfigurationError
 from paceline.observe.failure import log_with_rank
 from paceline.resilience.copy_buffers import BufferPool, CopyBuffers
 from paceline.resilience.fault_injection import FaultyFolder, chaos_of
-from paceline.resilience.parts import Captured, Layout, SavedParts
+from paceline.resilience.parts import Captured, Layout
+from paceline.resilience.restored_parts import SavedParts
 from paceline.resilience.shared_directory import check_that_all_see_it, chiefs_texts
 from paceline.resilience.write_failures import ShardMissingError, WriteFailures
 from paceline.store.background import BackgroundWriter, Outcome
@@ -63,21 +64,24 @@ class SnapshotManager:
         world: The job.
         layout: The ranks that take snapshots together: all, or this rank's data group.
         keep: Which stay (`parse_retention`), besides the last ones of earlier fits: a rerun passes through them.
+        notes: What is said of each of them.
     """
 
-    def __init__(self, directory: str, world: World, layout: Layout, keep: int | str) -> None:
-        identity = world.identity
+    def __init__(
+        self, directory: str, world: World, layout: Layout, keep: int | str, notes: Mapping[str, object] | None = None
+    ) -> None:
         self._world = world
         self.layout = layout
         self._size = sum(map(len, layout.groups))
-        self._group = world.group if self._size == world.size else world.data
+        self.group = world.group if self._size == world.size else world.data
+        self.notes = notes or {}
         self.leads = layout.rank == 0
         """Whether this rank decides and commits for those of the layout: their chief."""
         self.metrics = parse_retention(keep).metrics
         """By which the best ones are kept."""
         self.chaos = chaos_of(world, os.environ)
         """The faults that ``--chaos`` injects."""
-        self._writer = Writer(identity.job_id, identity.generation)
+        self._writer = Writer(world.identity.job_id, world.identity.generation)
         self._store = SnapshotStore(
             directory,
             keep=keep,
@@ -87,8 +91,7 @@ class SnapshotManager:
         )
         self._held = contextlib.ExitStack()
         self._buffers = BufferPool()
-        self._attempt = 0
-        self._settled_attempt = 0
+        self._attempt = self._settled_attempt = 0
         """The last one that the chief is known to do nothing more about."""
         self._num_left_out = 0
         self._left_out: list[tuple[int, int]] = []
@@ -125,10 +128,10 @@ class SnapshotManager:
             except OSError as error:
                 said = str(error) or type(error).__name__
                 fault = f"the snapshot directory {self._store.location} cannot be used: {said} [snapshot-directory]"
-        fault, name = chiefs_texts(self._group, fault, name)
+        fault, name = chiefs_texts(self.group, fault, name)
         if fault:
             raise ConfigurationError(fault)
-        check_that_all_see_it(self._store, self._group, name)
+        check_that_all_see_it(self._store, self.group, name)
         self.found = self._store.find(name) if name else None
         self._background.__enter__()
         atexit.register(self.close)
@@ -140,7 +143,7 @@ class SnapshotManager:
     def end_of_fit(self, fit_call: int) -> SnapshotInfo | None:
         """The snapshot in which that `fit` had ended, if it is there and whole. Collective: as the chief sees it."""
         name = self._intact_end(fit_call) if self.leads else ""
-        [name] = chiefs_texts(self._group, name)
+        [name] = chiefs_texts(self.group, name)
         return self._store.find(name) if name else None
 
     def noted_first(self, name: str, value: Mapping[str, int]) -> Mapping[str, int] | None:
@@ -192,7 +195,7 @@ class SnapshotManager:
         self._failures.is_leaving = is_leaving
         in_time = not self.leads or self.finish(timeout_seconds)
         if self._size > 1:
-            self._group.barrier()
+            self.group.barrier()
         self._settled_attempt = self._attempt
         if not self.leads:
             in_time = self.finish(_SETTLING_SECONDS)

@@ -1,13 +1,14 @@
 """The parts of a snapshot: each kind of state, who stores it, and how it comes back.
 
-`fit` and `TrainingState` both hand a list of parts to `capture` and to `SavedParts.restore`; more state in a snapshot
-is one more `Part` in such a list.
+`fit` and `TrainingState` both hand a list of parts to `capture` and to `SavedParts.restore` (`restored_parts.py`); more
+state in a snapshot is one more `Part` in such a list.
 
 scope   the state is                      written by                restored by as many ranks   by another number
 all     the same on all ranks             rank 0                    to all                      to all
 group   the same on a model's replicas    the group's first rank    to the group                to the group
 rank    each rank's own                   every rank                to the rank itself          the first's, to all
 sum     a share of the group's total      every rank                to the rank itself          the total, to the first
+pieces  a piece of what the group has     every rank, or none       to each what it asks for    the same
 
     capture   part ─► JSON + arrays ─┐
               part ─► JSON + arrays ─┴─► Captured ─► copied into buffers ─► Shard, written in the background
@@ -15,17 +16,14 @@ sum     a share of the group's total      every rank                to the rank 
 """
 
 import enum
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from paceline.errors import ConfigurationError
 from paceline.resilience.copy_buffers import CopyBuffers
 from paceline.resilience.object_state import Frozen, Tensors, decode, encode
-from paceline.store.manifest import SnapshotInfo
 from paceline.store.shards import Shard
 
 DATA_GROUPS = "data_groups"
@@ -42,6 +40,8 @@ class Scope(enum.Enum):
     GROUP = "group"
     RANK = "rank"
     SUM = "sum"
+    PIECES = "pieces"
+    """Too large for one rank: the ranks of a group have pieces of it, which may be cut at other places later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,16 @@ class Arrays:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """What one rank wrote of a part in pieces."""
+
+    state: Any
+    """The JSON that `capture` gave there."""
+    read: Callable[[], Mapping[str, Any]]
+    """Reads the arrays that it names, and others: all that the rank wrote. Let go of them before the next piece."""
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """A part as a snapshot has it for this rank."""
 
@@ -148,6 +158,8 @@ class Saved:
     """Those that it names; there may be others."""
     same_ranks: bool
     """Whether as many ranks wrote the snapshot; else what was one rank's own is the first rank's of its group."""
+    pieces: tuple[Piece, ...] = ()
+    """Of a part in pieces those of all ranks of the group; `state` and `arrays` are those of one of them."""
 
     @property
     def value(self) -> Any:
@@ -196,96 +208,3 @@ def capture(parts: Iterable[Part], layout: Layout) -> Captured:
         if layout.writes(part.scope):
             captured.state[part.name] = part.capture(Arrays(part.name, captured))
     return captured
-
-
-class _Reader(Protocol):
-    """Where shards come from: `store.reading.SnapshotReader`."""
-
-    info: SnapshotInfo
-
-    def state(self, rank: int) -> Mapping[str, Any]: ...
-    def tensors(self, rank: int) -> Mapping[str, Any]: ...
-
-
-class SavedParts:
-    """A snapshot as this rank restores it.
-
-    Args:
-        reader: The snapshot.
-        layout: The ranks that restore it.
-
-    Raises:
-        ConfigurationError: it is of another number of models.
-    """
-
-    def __init__(self, reader: _Reader, layout: Layout) -> None:
-        self.info = reader.info
-        self._layout = layout
-        noted: Any = self.info.notes.get(DATA_GROUPS, [range(self.info.world_size)])
-        groups = tuple(tuple(group) for group in noted)
-        if len(groups) != len(layout.groups):
-            raise ConfigurationError(
-                f"the snapshot {self.info.path} is of {len(groups)} models, but this job trains {len(layout.groups)}. "
-                "Use another snapshot directory, or train as many models as when the snapshot was taken. [other-model]"
-            )
-        self.same_ranks = groups == layout.groups
-        """Whether as many ranks wrote it."""
-        self._group = groups[layout.index]
-        self._own = layout.rank if self.same_ranks else self._group[0]
-        self._state = functools.cache(reader.state)
-        self._tensors = functools.cache(reader.tensors)
-
-    def _rank(self, scope: Scope) -> int:
-        """In whose shard this rank finds parts of that scope."""
-        first: dict[Scope, int] = {Scope.ALL: 0, Scope.GROUP: self._group[0]}
-        return first.get(scope, self._own)
-
-    def of(self, name: str, scope: Scope = Scope.RANK) -> Saved:
-        """One part."""
-        rank = self._rank(scope)
-        arrays = self._tensors(rank)
-        if scope is Scope.SUM and not self.same_ranks:
-            arrays = self._total(name, arrays)
-        return Saved(self._state(rank)[name], arrays, self.same_ranks)
-
-    def restore(self, parts: Sequence[Part]) -> None:
-        """Gives `parts` what the snapshot has of them, in their order.
-
-        Raises:
-            ConfigurationError: one does not fit, or is not there; nothing is restored then.
-        """
-        missing = [part.name for part in parts if part.name not in self._state(self._rank(part.scope))]
-        if missing:
-            there = {name for scope in Scope for name in self._state(self._rank(scope))}
-            raise ConfigurationError(
-                f"the snapshot {self.info.path} has no {_registered(missing)} for rank {self._layout.rank} as the "
-                f"script registers it; it has {_registered(there)}. Register the same objects under the same names, "
-                "or use another directory. [other-model]"
-            )
-        found = [(part, self.of(part.name, part.scope)) for part in parts]
-        for part, saved in found:
-            part.prepare(saved)
-        for part, saved in found:
-            part.restore(saved)
-
-    def _total(self, name: str, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-        """For the first rank of the group what all ranks had together, for the others zeros."""
-        names = [path for path in arrays if path.startswith(f"{name}/")]
-        if self._layout.rank != self._layout.group[0]:
-            return {path: np.zeros_like(arrays[path]) for path in names}
-        shares = {rank: self._tensors(rank) for rank in self._group}
-        for rank, share in shares.items():
-            if not share.keys() >= set(names):
-                raise ConfigurationError(
-                    f"the snapshot {self.info.path} has no share of rank {rank} in {_registered([name])}, "
-                    f"but one of rank {self._group[0]}, so the total is not known. Continue with "
-                    f"{self.info.world_size} workers, as when it was taken, or use another directory. [other-model]"
-                )
-        return {
-            path: np.sum([one[path] for one in shares.values()], axis=0, dtype=arrays[path].dtype) for path in names
-        }
-
-
-def _registered(names: Iterable[str]) -> str:
-    """Under which names a script has registered these parts: what is added to a name follows a dot."""
-    return ", ".join(sorted({name.partition(".")[0] for name in names} - {""}))

@@ -67,6 +67,11 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
         return self.group
 
     @property
+    def models(self) -> tuple[tuple[int, ...], ...]:
+        """Of each model that the job trains, the ranks that take its steps together."""
+        return self._world.models
+
+    @property
     def cluster_resolver(self) -> Any:
         """A `tf.distribute.cluster_resolver.ClusterResolver` with `task_type`, `task_id` and `cluster_spec()`.
 

@@ -103,6 +103,11 @@ class PipelineStrategy(SynchronousStrategy):
         """All ranks: see the base class."""
         return self.world.group
 
+    @property
+    def models(self) -> tuple[tuple[int, ...], ...]:
+        """One, which all ranks train."""
+        return (tuple(range(self.world.size)),)
+
     def run(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refused: no function of a user's can run on one stage.
 

@@ -13,7 +13,8 @@ from paceline.comm.solo import SoloGroup
 from paceline.fit.snapshots import skipped_fits
 from paceline.fit.snapshots.model_state import model_parts
 from paceline.fit.snapshots.skipped_fits import FinishedFits, SkippedFit
-from paceline.resilience.parts import Part, SavedParts, Scope
+from paceline.resilience.parts import Part, Scope
+from paceline.resilience.restored_parts import SavedParts
 from saved_parts import ALONE, restore, snapshot_of
 
 COUNTS = st.integers(0, 1 << 40)
@@ -32,9 +33,13 @@ def skipped(fit_call: int, past: FinishedFits, *parts: Part, end: bool = False) 
     reader = snapshot_of([parts])
     info = reader.info if end else None
     manager: Any = SimpleNamespace(
-        end_of_fit=lambda call: info, found=reader.info, saved=lambda _: SavedParts(reader, ALONE), leads=True
+        end_of_fit=lambda call: info,
+        found=reader.info,
+        saved=lambda _: SavedParts(reader, ALONE),
+        leads=True,
+        group=SoloGroup(),
     )
-    world: Any = SimpleNamespace(rank=0, is_chief=True, size=1, data=SoloGroup())
+    world: Any = SimpleNamespace(rank=0, is_chief=True, size=1)
     return SkippedFit(manager, world, fit_call, past)
 
 

@@ -75,7 +75,9 @@ class PipelinedFunction:
         numbers = np.concatenate([[loss], *[leaf.reshape(-1).astype(np.float64) for leaf in flat]])
         if not pipeline.has_outputs or self._model.distribute_strategy.replica != 0:
             numbers[1:] = 0.0  # the others' replicas have the same
-        total, *results = pipeline.summed(numbers.tolist())
+        flags = self._model.distribute_strategy.world.flags
+        total, raised, *results = pipeline.summed([numbers[0], flags.own, *numbers[1:]])
+        flags.receive(int(raised))
         at, leaves = 0, []
         for leaf in flat:
             leaves.append(np.array(results[at : at + leaf.size]).reshape(leaf.shape).astype(leaf.dtype)[()])

@@ -1,12 +1,9 @@
 """Models and settings that no pipeline can train, said in a sentence before anything starts."""
 
-import os
 from typing import Any
 
 import tensorflow as tf
 
-from paceline.cluster.job_options import JobOptions
-from paceline.cluster.options import read_variables
 from paceline.errors import ConfigurationError
 from paceline.fit.compat import TensorFlowTrainer, all_layers
 
@@ -43,11 +40,6 @@ def refuse(model: Any) -> None:
             f"The class {type(model).__name__} has its own {' and '.join(own)}, but a pipeline runs a step in parts on "
             "several workers, and needs Keras's own: make the model with keras.Sequential, or keras.Model(inputs, "
             "outputs). [pipeline]"
-        )
-    if read_variables(JobOptions, os.environ, "snapshot_dir").snapshot_dir is not None:
-        raise ConfigurationError(
-            "Snapshots of a pipeline are not supported yet: leave --snapshot-dir out, and save with a callback, e.g. "
-            "keras.callbacks.ModelCheckpoint. [pipeline]"
         )
     stateful = [layer.name for layer in all_layers(model) if getattr(layer, "stateful", False) is True]
     if stateful:

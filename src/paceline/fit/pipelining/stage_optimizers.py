@@ -3,6 +3,7 @@
 Both are made of one configuration, and know their variables by the same paths.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from paceline.errors import ConfigurationError
@@ -43,10 +44,20 @@ def optimizer_of_all(model: Any) -> Any:
     with model.distribute_strategy.scope(), without_values():
         whole = type(optimizer).from_config(optimizer.get_config())
         whole.build(model.trainable_variables)
-    paths = [variable.path for variable in whole.variables]
+    by_path(whole.variables)
+    return whole
+
+
+def by_path(variables: Sequence[Any]) -> dict[str, Any]:
+    """An optimizer's variables by their paths, which are the same on whatever stage they are.
+
+    Raises:
+        ConfigurationError: two cannot be told apart.
+    """
+    paths = [variable.path for variable in variables]
     if len(set(paths)) < len(paths):
         raise ConfigurationError(
             f"The optimizer has several variables of one path ({max(paths, key=paths.count)}), so those of the stages "
             "cannot be put together: give the layers names of their own. [pipeline]"
         )
-    return whole
+    return dict(zip(paths, variables, strict=True))

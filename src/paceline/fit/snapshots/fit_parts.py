@@ -11,14 +11,17 @@ from paceline.cluster import environment
 from paceline.comm.world import World
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
+from paceline.fit.pipelining.stage_parts import stage_parts
 from paceline.fit.snapshots.callback_state import callbacks_part
 from paceline.fit.snapshots.data_position import Cursor
 from paceline.fit.snapshots.fit_progress import numbers_of, plain
 from paceline.fit.snapshots.model_state import model_parts
-from paceline.resilience.manager import ENDS_FIT
+from paceline.fit.strategies import pipeline_strategy_of
+from paceline.resilience.manager import ENDS_FIT, SnapshotManager
 from paceline.resilience.object_state import decode
-from paceline.resilience.parts import Layout, Part, Saved, SavedParts, Scope
+from paceline.resilience.parts import Part, Saved, Scope
 from paceline.resilience.random_generators import capture_generators, restore_generators, was_seeded_otherwise
+from paceline.resilience.restored_parts import SavedParts
 from paceline.store.manifest import SnapshotInfo, SnapshotMeta
 from paceline.store.retention import METRICS, METRICS_EPOCH
 
@@ -43,7 +46,7 @@ def result_parts(model: Any, callbacks: Callable[[], Sequence[Any]], *, is_chief
         speaks: Whether it says what all ranks that train the model see.
     """
     return [
-        *model_parts(model, is_chief=speaks),
+        *(model_parts(model, is_chief=speaks) if pipeline_strategy_of(model) is None else stage_parts(model)),
         callbacks_part(callbacks, is_chief=is_chief),
         random_part(),
         Part(STOPPED, Scope.RANK, lambda _: bool(model.stop_training), lambda saved: _stop(model, saved)),
@@ -102,12 +105,19 @@ def _restore_history(history: Any, saved: Saved) -> None:
 
 
 def meta_of(
-    world: World, fit_call: int, cursor: Cursor, metrics: Mapping[str, object], *, ends_fit: bool
+    world: World,
+    manager: SnapshotManager,
+    fit_call: int,
+    cursor: Cursor,
+    metrics: Mapping[str, object],
+    *,
+    ends_fit: bool,
 ) -> SnapshotMeta:
     """What is said about a snapshot besides its parts.
 
     Args:
         world: The job.
+        manager: Of the snapshots.
         fit_call: The number of the call of `fit`, from 0.
         cursor: Where that stands in its data.
         metrics: Notes on the newest epoch that has ended (`noted_metrics`).
@@ -120,10 +130,9 @@ def meta_of(
         TAKEN_AT: time.time(),
         "generation": world.identity.generation,
         **metrics,
+        **manager.notes,
     }
-    if len(world.models) > 1:
-        notes[MODEL] = [Layout(world.rank, world.models).index, len(world.models)]
-    return SnapshotMeta(epoch=cursor.epoch, fit_call=fit_call, world_size=world.data.size, notes=notes)
+    return SnapshotMeta(epoch=cursor.epoch, fit_call=fit_call, world_size=manager.group.size, notes=notes)
 
 
 def refuse_another_model(info: SnapshotInfo, index: int, num_models: int) -> None:

@@ -295,4 +295,4 @@ def _in(value: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def _of_tensorflow(variable: Any) -> Any:
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    return variable._value if isinstance(variable, keras.Variable) else variable  # None: of another stage

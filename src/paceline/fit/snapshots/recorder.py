@@ -36,7 +36,8 @@ from paceline.fit.snapshots.model_state import look_again
 from paceline.fit.snapshots.skipped_fits import FinishedFits
 from paceline.fit.snapshots.validation import Validation
 from paceline.resilience.manager import SnapshotManager
-from paceline.resilience.parts import Captured, Part, Saved, SavedParts, Scope, capture
+from paceline.resilience.parts import Captured, Part, Saved, Scope, capture
+from paceline.resilience.restored_parts import SavedParts
 from paceline.resilience.schedule import Schedule
 from paceline.resilience.write_failures import tell_of_leaving
 
@@ -164,7 +165,7 @@ class Recorder:
         self._logs, self._logs_are_restored = logs, False
         self._data.step_taken(end_step)
         self.progress.step_done(end_step, is_last=self._is_last_step(end_step))
-        flags = flags_of_all(self._world)
+        flags = flags_of_all(self._world, self._manager.group)
         if flags.is_leaving:
             self._leave(self._captured())
         is_wanted = flags.take_snapshot() or self._schedule.crosses(before, self.progress.step)
@@ -173,7 +174,7 @@ class Recorder:
             self._take(self._captured())
         elif self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._manager.leads:
             flags.wants_snapshot = True
-            if self._world.data.size == 1:
+            if self._manager.group.size == 1:
                 flags.receive(flags.own)
 
     def validation_begins(self) -> None:
@@ -202,7 +203,7 @@ class Recorder:
             SystemExit: the job leaves here; the validation begins again when it goes on.
         """
         self.progress.batch_done(is_validation=True)
-        flags = flags_of_all(self._world)
+        flags = flags_of_all(self._world, self._manager.group)
         if flags.is_leaving and (before := self._before_validation) is not None:
             self._leave(before)
 
@@ -252,7 +253,7 @@ class Recorder:
 
     def _take(self, captured: Captured, *, ends_fit: bool = False) -> None:
         cursor = self._data.cursor  # type: ignore[union-attr]
-        meta = meta_of(self._world, self._fit_call, cursor, self._metrics, ends_fit=ends_fit)
+        meta = meta_of(self._world, self._manager, self._fit_call, cursor, self._metrics, ends_fit=ends_fit)
         self._manager.take(self.progress.step, meta, captured)
 
     def _leave(self, captured: Captured) -> None:
@@ -284,7 +285,7 @@ class Recorder:
         callback_files.resumed(info.step, info.notes[TAKEN_AT])  # type: ignore[arg-type]  # see `meta_of`
         self.progress.step, self.progress.steps_in_epoch = info.step, cursor["step"]
         if self._manager.leads:
-            ranks = f"; taken by {info.world_size} ranks, resumed by {self._world.data.size}"
+            ranks = f"; taken by {info.world_size} ranks, resumed by {self._manager.group.size}"
             _LOGGER.info(
                 "resuming from the snapshot of step %d: epoch %d, after %d of its steps (%s)%s",
                 info.step,

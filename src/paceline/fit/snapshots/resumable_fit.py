@@ -21,7 +21,7 @@ from paceline.comm.world import World, current_world
 from paceline.events.bus import bus
 from paceline.events.worker_events import TrainingResumed
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
-from paceline.fit.snapshots.fit_parts import refuse_another_model
+from paceline.fit.snapshots.fit_parts import MODEL, refuse_another_model
 from paceline.fit.snapshots.fit_progress import HOOKS_OF_BATCHES, FitProgress, logs_in
 from paceline.fit.snapshots.recorder import Recorder
 from paceline.fit.snapshots.skipped_fits import FinishedFits, SkippedFit
@@ -124,7 +124,8 @@ def _watched_fit(keras_fit: Function, arguments: Any, fit_call: int, world: Worl
 
 def _recorded_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wanted: Any, world: World) -> Any:
     directory, schedule, keep = wanted
-    manager = _manager_at(directory, world, keep)
+    strategy = paceline_strategy_of(model)
+    manager = _manager_at(directory, world, keep, world.models if strategy is None else strategy.models)
     progress = FitProgress(world, fit_call, _process.past.steps)
     found = manager.found
     if found is not None and (found.fit_call, bool(found.notes.get(ENDS_FIT))) >= (fit_call, True):
@@ -202,15 +203,17 @@ def _world_of(model: Any) -> World | None:
     return None if has_other_strategy or world.size > 1 else world
 
 
-def _manager_at(directory: str, world: World, keep: int | str) -> SnapshotManager:
+def _manager_at(directory: str, world: World, keep: int | str, models: tuple[tuple[int, ...], ...]) -> SnapshotManager:
     if directory not in _process.managers:
-        # Each model takes steps of its own, so its replicas take snapshots of their own; the first in the directory.
-        index, num_models = Layout(world.rank, world.models).index, len(world.models)
-        layout = Layout(world.data.rank, (tuple(range(world.data.size)),))
-        manager = SnapshotManager(f"{directory}/group-{index}" if index else directory, world, layout, keep)
+        # Each model takes steps of its own, so its ranks take snapshots of their own; the first in the directory.
+        job = Layout(world.rank, models)
+        layout = Layout(job.group.index(world.rank), (tuple(range(len(job.group))),))
+        notes = {MODEL: [job.index, len(models)]} if len(models) > 1 else {}
+        folder = f"{directory}/group-{job.index}" if job.index else directory
+        manager = SnapshotManager(folder, world, layout, keep, notes)
         manager.open()
         if manager.found is not None:
-            refuse_another_model(manager.found, index, num_models)
+            refuse_another_model(manager.found, job.index, len(models))
         _process.managers[directory] = manager
     return _process.managers[directory]
 

@@ -17,7 +17,8 @@ from paceline.fit.snapshots.data_position import DATA
 from paceline.fit.snapshots.fit_parts import STOPPED, result_parts
 from paceline.fit.snapshots.validation import Validation
 from paceline.resilience.manager import SnapshotManager
-from paceline.resilience.parts import Arrays, Part, Saved, SavedParts, Scope
+from paceline.resilience.parts import Arrays, Part, Saved, Scope
+from paceline.resilience.restored_parts import SavedParts
 from paceline.store.manifest import SnapshotInfo
 
 _LOGGER = logging.getLogger("paceline")
@@ -90,7 +91,7 @@ class SkippedFit:
         if self._end is not None:
             return False
         had_raised = self._fit_call in self._past_of_snapshot.raised
-        [on_some_rank] = self._world.data.all_reduce([np.array([had_raised], np.int8)], Reduction.MAX)
+        [on_some_rank] = self._manager.group.all_reduce([np.array([had_raised], np.int8)], Reduction.MAX)
         return bool(on_some_rank[0])
 
     @functools.cached_property

@@ -1,0 +1,44 @@
+"""``resumed_job.py STAGES``: a pipeline that may be killed and goes on; the chief prints what comes of it."""
+
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+from pipelined_models import JOBS
+
+import paceline
+
+keras.config.set_floatx("float64")
+keras.utils.set_random_seed(5)
+job = JOBS["skips"]
+
+
+class AwaitsSnapshot(keras.callbacks.Callback):
+    """At one step of the first run, waits for a snapshot: whoever is killed later can resume."""
+
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        folder = os.environ.get("PACELINE_SNAPSHOT_DIR")
+        if folder is None or int(self.model.optimizer.iterations) != 4:
+            return
+        give_up_at = time.monotonic() + 100
+        while not [*Path(folder).glob("step-*/manifest.json")]:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.01)
+
+
+strategy = paceline.PipelineStrategy(stages=int(sys.argv[1]), micro_batches=2)
+with strategy.scope():
+    model = job.build()
+    model.compile(job.optimizer(), job.loss, metrics=job.metrics)
+history = model.fit(
+    job.x, job.y, batch_size=4, epochs=3, validation_data=(job.x, job.y), callbacks=[AwaitsSnapshot()], verbose=0
+)
+digest = hashlib.blake2b()
+for array in model.predict(job.x, verbose=0):
+    digest.update(np.ascontiguousarray(array).tobytes())
+numbers = {name: [float(value) for value in values] for name, values in history.history.items()}
+print("END", digest.hexdigest(), numbers, flush=True)
