@@ -22,12 +22,13 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Programs under test write bytecode, as Python does by default: without, each would compile TensorFlow's modules anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# How long an example takes is the machine's affair.
-hypothesis.settings.register_profile("check", deadline=None, max_examples=40)
-hypothesis.settings.register_profile("proof", deadline=None, max_examples=400)
+# How long an example takes, to make or to run, is the machine's affair.
+_unhurried: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("check", max_examples=40, **_unhurried)
+hypothesis.settings.register_profile("proof", max_examples=400, **_unhurried)
 hypothesis.settings.load_profile("check")
 
-_GRACE_SECONDS = 2.0
+_GRACE_SECONDS = 20.0
 """Threads and children that a test has told to end may take a moment to do so."""
 
 _SET_BY_PYTEST = {"PYTEST_CURRENT_TEST"}

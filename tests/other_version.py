@@ -28,4 +28,4 @@ def other_version_at(port: int) -> Iterator[None]:
             yield
         finally:
             server.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            thread.join(60)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
-SOON_SECONDS = 20.0
-"""For what should happen at once, on a machine that is busy. Scripts of tests sleep for 60 s: what comes earlier did
-not come by itself. Who means a limit that users are promised gives that."""
+SOON_SECONDS = 60.0
+"""For what should happen at once, on a machine that is busy. Scripts of tests sleep for 600 s: what comes earlier did
+not come by itself. A test that can only pass or fail by seconds is mended, not given fewer."""
 
 _PAUSE_SECONDS = 0.02
 

@@ -22,10 +22,10 @@ from paceline.cluster import environment
 from paceline.rendezvous.channel import Failed, Message, decode
 from paceline.rendezvous.pmi import Fence, PmiSession
 
-_AFTER_A_FAILURE_SECONDS = 3.0
+_AFTER_A_FAILURE_SECONDS = 10.0
 _TICK_SECONDS = 0.05
 _READ_BYTES = 1 << 16
-_DYING_SECONDS = 10.0
+_DYING_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

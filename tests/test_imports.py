@@ -41,19 +41,19 @@ _FREE = {"heavy": [], "environment": [], "threads": 1, "handlers": 0}
     ],
 )
 def test_importing_loads_nothing_heavy_and_changes_nothing(tmp_path: Path, imports: str) -> None:
-    ended = run_python("-c", _REPORT.format(imports=imports, heavy=HEAVY), folder=tmp_path, limit_seconds=30)
+    ended = run_python("-c", _REPORT.format(imports=imports, heavy=HEAVY), folder=tmp_path)
     assert ended.code == 0, ended.output
     assert json.loads(ended.output.splitlines()[-1]) == _FREE
 
 
 def test_asking_where_this_process_stands_loads_nothing_heavy(tmp_path: Path) -> None:
     imports = "import paceline\nassert paceline.rank() == 0"
-    ended = run_python("-c", _REPORT.format(imports=imports, heavy=HEAVY), folder=tmp_path, limit_seconds=30)
+    ended = run_python("-c", _REPORT.format(imports=imports, heavy=HEAVY), folder=tmp_path)
     assert json.loads(ended.output)["heavy"] == []
 
 
 def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path) -> None:
-    ended = run_python("-c", "import paceline; paceline.MirorredStrategy", folder=tmp_path, limit_seconds=30)
+    ended = run_python("-c", "import paceline; paceline.MirorredStrategy", folder=tmp_path)
     assert ended.code == 1
     assert "no attribute 'MirorredStrategy'" in ended.output
     assert "MirroredStrategy, " in ended.output
@@ -68,7 +68,7 @@ def test_help_answers_at_once(tmp_path: Path) -> None:
     seconds = []
     for _ in range(5):  # its processor time: the rest is other processes of a busy machine
         began = _child_seconds()
-        ended = run_python("-m", "paceline", "--help", folder=tmp_path, limit_seconds=30)
+        ended = run_python("-m", "paceline", "--help", folder=tmp_path)
         seconds.append(_child_seconds() - began)
         assert ended.code == 0
         assert "run" in ended.output

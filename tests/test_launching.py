@@ -57,7 +57,7 @@ def test_a_function_that_fails_raises_here_after_its_traceback(capsys: pytest.Ca
     def raise_later() -> None:
         import time
 
-        time.sleep(60)
+        time.sleep(600)
 
     with pytest.raises(RuntimeError, match=r"exit code 1.*\[launch-failed\]") as caught:
         paceline.launch(fail, workers=2)

@@ -9,7 +9,7 @@ _BUFFERED = {"PYTHONUNBUFFERED": ""}
 
 def _run(code: str, folder: Path) -> Ended:
     leaving = f"import atexit, os, sys\nfrom paceline.leaving import leave\n{code}\nleave(7)\n"
-    return run_python("-c", leaving, folder=folder, limit_seconds=30, variables=_BUFFERED)
+    return run_python("-c", leaving, folder=folder, variables=_BUFFERED)
 
 
 def test_the_code_the_output_and_the_exit_handlers(tmp_path: Path):

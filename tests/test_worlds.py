@@ -9,7 +9,7 @@ import pytest
 from process_table import running, until_gone
 from worlds import World, Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 _CASES = """
 import os, sys, time
@@ -41,10 +41,10 @@ def tells_what_it_finds():
 def fails_on_one_rank():
     if os.environ["PACELINE_RANK"] == "1":
         raise ArithmeticError("on one rank")
-    time.sleep(60)
+    time.sleep(600)
 
 def hangs():
-    time.sleep(60)
+    time.sleep(600)
 
 def run_case(name):
     return globals()[name]()

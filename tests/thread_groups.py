@@ -101,7 +101,7 @@ class ThreadGroup(Group):
         self._exchange("close", None)
 
 
-def thread_groups(size: int, timeout_seconds: float = 30.0) -> list[ThreadGroup]:
+def thread_groups(size: int, timeout_seconds: float = 120.0) -> list[ThreadGroup]:
     """One `Group` for each of `size` threads; a thread that waits longer than `timeout_seconds` raises."""
     meeting = _Meeting(size, timeout_seconds)
     return [ThreadGroup(rank, meeting) for rank in range(size)]

@@ -33,8 +33,8 @@ _CASE_SECONDS = 200.0
 _AFTER_A_FAILURE_SECONDS = 5.0
 """The others may be about to tell the same, or wait for the failed rank for ever."""
 
-_OUTPUT_SECONDS = 20.0
-_END_SECONDS = 20.0
+_OUTPUT_SECONDS = 60.0
+_END_SECONDS = 60.0
 _PAUSE_SECONDS = 0.02
 
 lasting: set[int] = set()

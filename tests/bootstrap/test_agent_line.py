@@ -28,11 +28,11 @@ else:
 def test_a_script_that_closes_all_descriptors_trains_on_alone(tmp_path: Path) -> None:
     """The closed line was taken for the agent's end: the worker appointed a guard, which killed the host's workers."""
     (tmp_path / "closes.py").write_text(CLOSES)
-    alone = run_workers(1, "closes.py", folder=tmp_path, limit_seconds=60)
+    alone = run_workers(1, "closes.py", folder=tmp_path)
     assert alone.code == 0, alone.output
     assert "to the end" in alone.output
     assert alone.output.count("[descriptors-closed]") == 1
-    together = run_workers(2, "closes.py", folder=tmp_path, limit_seconds=60)
+    together = run_workers(2, "closes.py", folder=tmp_path)
     assert together.code == 1, together.output
     assert "RuntimeError: the script has closed descriptors" in together.output
     assert "rank 0 (" in together.output.splitlines()[-1]

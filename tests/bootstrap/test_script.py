@@ -23,7 +23,7 @@ print(json.dumps([__name__, __file__, sys.argv, sys.path]))
 
 def _run_as_bootstrap(folder: Path, *arguments: str) -> Ended:
     program = "import sys; from paceline.bootstrap.worker import run_script; run_script(sys.argv[1:])"
-    return run_python("-P", "-c", program, *arguments, folder=folder, limit_seconds=30, variables=_path(folder))
+    return run_python("-P", "-c", program, *arguments, folder=folder, variables=_path(folder))
 
 
 def _path(folder: Path) -> dict[str, str]:
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_as_python_runs_it(folder: Path, arguments: list[str]) -> None:
-    expected = run_python(*arguments, folder=folder, limit_seconds=30, variables=_path(folder))
+    expected = run_python(*arguments, folder=folder, variables=_path(folder))
     assert expected.code == 0, expected.output
     assert _run_as_bootstrap(folder, *arguments).output == expected.output
 
@@ -90,5 +90,5 @@ def test_files_in_the_current_directory_take_no_librarys_place(folder: Path) -> 
     """A worker died of a `signal.py` beside the folder of its script. Processes that it spawns find its modules."""
     (folder / "signal.py").write_text("raise SystemExit('not the one of the standard library')")
     (folder / "package" / "script.py").write_text(_SPAWNS)
-    ended = run_python(*Program("package/script.py").command()[1:], folder=folder, limit_seconds=30)
+    ended = run_python(*Program("package/script.py").command()[1:], folder=folder)
     assert ended.output == "there\n"

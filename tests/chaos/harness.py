@@ -26,7 +26,7 @@ _SEED = 7
 _MARK = "CHAOS_CASE"
 _ROWS = 60
 _MAX_RESTARTS = 20
-_GRACE_SECONDS = 2.0
+_GRACE_SECONDS = 20.0
 _LINES_SHOWN = 60
 
 Life = tuple[str, int]

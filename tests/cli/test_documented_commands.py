@@ -35,8 +35,6 @@ SCRIPT = "import os\nprint('rank', os.environ.get('PACELINE_RANK'), 'of', os.env
 
 HELP = "the help of all verbs"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 class Desk:
     """A user's folder, in which a page's commands are typed one after the other."""

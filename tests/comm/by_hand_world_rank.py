@@ -13,13 +13,13 @@ from paceline.events.bus import bus
 from paceline.events.worker_events import StepDone
 from paceline.resilience.schedule import preemption_of
 
-LONG_SECONDS = 60.0
+LONG_SECONDS = 600.0
 
 index, ports, how = int(sys.argv[1]), sys.argv[2].split(","), sys.argv[3]
 departure = Departure()
 departure.watch()
 cluster = ClusterSpec({"worker": tuple(Address("127.0.0.1", int(port)) for port in ports)})
-world = join_world(cluster, Task("worker", index), 60.0, {}, departure)
+world = join_world(cluster, Task("worker", index), 120.0, {}, departure)
 if how == "between":
     preemption_of(world)
 print("joined", flush=True)

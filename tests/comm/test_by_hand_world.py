@@ -10,12 +10,11 @@ import pytest
 
 from paceline.errors import EXIT_PREEMPTED, EXIT_UNAVAILABLE
 from ports import HoldPorts
-from programs import Program, start_python
+from programs import LIMIT_SECONDS, Program, start_python
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.processes
 
 SCRIPT = Path(__file__).with_name("by_hand_world_rank.py")
-LIMIT_SECONDS = 60.0
 
 Start = Callable[..., list[Program]]
 
@@ -44,13 +43,13 @@ def until_joined(programs: Sequence[Program]) -> None:
 
 
 def test_ranks_that_hang_write_their_stacks_and_end(start: Start) -> None:
-    ended = [program.ended(LIMIT_SECONDS) for program in start("hangs", PACELINE_HANG_TIMEOUT="2")]
+    ended = [program.ended() for program in start("hangs", PACELINE_HANG_TIMEOUT="8")]
     for rank, one in enumerate(ended):
         assert one.code != 0, one.output
         assert f"no step for too long; rank {rank} (" in one.output
         assert 'by_hand_world_rank.py", line' in one.output, "the stacks"
         [last] = one.lines(f"paceline: rank {rank} (")
-        assert "no step for 2 s after step 3; the others wait for rank 1" in last
+        assert "no step for 8 s after step 3; the others wait for rank 1" in last
         assert "rank 0 waits in collective" in last
         assert last.endswith("Start all ranks again with the same commands. [hang]")
 
@@ -61,7 +60,7 @@ def test_a_rank_that_is_told_to_stop_outside_of_a_fit_takes_the_others_along(sta
     programs = start("between")
     until_joined(programs)
     programs[told].process.send_signal(signal.SIGTERM)
-    ended = [program.ended(LIMIT_SECONDS) for program in programs]
+    ended = [program.ended() for program in programs]
     assert [one.code for one in ended] == [EXIT_PREEMPTED] * 2, "\n".join(one.output for one in ended)
     assert "was told to stop, as another rank was" in ended[1 - told].output
 
@@ -72,7 +71,7 @@ def test_a_worker_ends_with_its_agent_and_says_so(start: Start) -> None:
     until_joined(programs)
     [agent] = psutil.Process(programs[1].process.pid).children()
     agent.kill()
-    orphan, other = programs[1].ended(LIMIT_SECONDS), programs[0].ended(LIMIT_SECONDS)
+    orphan, other = programs[1].ended(), programs[0].ended()
     assert orphan.code == EXIT_UNAVAILABLE
     assert orphan.output.strip().endswith("[agent-lost]")
     assert other.code != 0

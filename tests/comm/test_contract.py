@@ -103,7 +103,7 @@ def _run_in_threads(groups: list[Group], case: Case) -> None:
     barrier = threading.Barrier(len(groups))
 
     def run(group: Group) -> list[bytes]:
-        barrier.wait(10)
+        barrier.wait(60)
         return [bits(array) for array in case(group)]
 
     with ThreadPoolExecutor(len(groups)) as pool:

@@ -41,7 +41,7 @@ if paceline.rank() != 0:
 def test_each_ranks_line_is_told(tmp_path: Path) -> None:
     """It said "rank 1 is in barrier, rank 0 is in all_reduce", and not where in a script of 500 lines that was."""
     (tmp_path / "script.py").write_text(SCRIPT)
-    ended = run_workers(3, "script.py", folder=tmp_path, limit_seconds=60)
+    ended = run_workers(3, "script.py", folder=tmp_path)
     told = [line for line in ended.output.splitlines() if " told: " in line]
     assert len(told) == 3, ended.output
     for line in told:

@@ -23,7 +23,7 @@ def told(folder: Path) -> list[str]:
 def run(size: int, how: str, folder: Path) -> Ended:
     """Runs the ranks to their end; their directory on this host must be gone then."""
     assert MPIEXEC, "the mpich wheel has one"
-    ended = Program([MPIEXEC, "-n", str(size), sys.executable, RANK, how], folder, {}).ended(60)
+    ended = Program([MPIEXEC, "-n", str(size), sys.executable, RANK, how], folder, {}).ended()
     jobs = {line.rpartition(" ")[2] for line in told(folder)}
     assert not any(job_directory(job).exists() for job in jobs)
     return ended
@@ -77,7 +77,7 @@ def test_ranks_with_other_versions_are_refused(tmp_path: Path) -> None:
 )
 def test_worlds_of_one_rank_are_refused(variables: dict[str, str], tmp_path: Path) -> None:
     program = start_python(RANK, "well", folder=tmp_path, variables=variables)
-    ended = program.ended(60)
+    ended = program.ended()
     assert ended.code == 78, ended.output
     assert not list(Path("/dev/shm").glob(f"mpich_shm_{program.process.pid:x}_*"))
     assert "started 4 processes" in ended.output

@@ -33,7 +33,7 @@ def _in_threads(meetings: list[WindowMeeting], calls: list[str], idly: bool = Fa
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     return told
 
@@ -63,11 +63,11 @@ def test_a_rank_is_alone_until_the_last_has_come() -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     assert not passed.wait(0.05)
     late.meet(mark_of("barrier"))
-    assert passed.wait(10)
-    thread.join(10)
+    assert passed.wait(60)
+    thread.join(60)
 
 
 def test_marks_tell_signatures_apart() -> None:

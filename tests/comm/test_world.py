@@ -28,7 +28,7 @@ def test_its_place_is_what_the_launcher_said_although_the_script_writes_another_
         "cluster, task = world.place\n"
         "print(cluster.as_dict(), task)\n"
     )
-    ended = run_python("-c", code, folder=tmp_path, limit_seconds=30, variables=_LAUNCHED)
+    ended = run_python("-c", code, folder=tmp_path, variables=_LAUNCHED)
     assert ended.output == "{'worker': ['a:1', 'b:1']} worker 1\n"
 
 

@@ -25,7 +25,7 @@ print(json.dumps(drawn))
 
 
 def _drawn(seed: int, folder: Path) -> dict[str, Any]:
-    ended = run_python("-c", _DRAW, str(seed), folder=folder, limit_seconds=30)
+    ended = run_python("-c", _DRAW, str(seed), folder=folder)
     assert ended.code == 0, ended.output
     return json.loads(ended.output)
 
@@ -52,6 +52,6 @@ def test_a_standby_draws_what_the_import_of_keras_does(tmp_path: Path) -> None:
     draw = "import random; random.seed(3); from rich import style; print(random.random()); import rich"
     agreed = "from paceline.data import seeds; seeds.agree_seeds(7); seeds.draw_at_first_import_of_keras()"
     scripts = (draw, f"{agreed}; {draw}", f"import rich.style; {agreed}; {draw}")
-    plain, usual, standby = (run_python("-c", script, folder=tmp_path, limit_seconds=30) for script in scripts)
+    plain, usual, standby = (run_python("-c", script, folder=tmp_path) for script in scripts)
     assert plain.code == 0, plain.output
     assert plain.output == usual.output == standby.output

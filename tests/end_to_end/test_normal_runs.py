@@ -30,6 +30,6 @@ def test_two_epochs_end_with_zero_every_time(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT)
     for run in range(NUM_RUNS):
-        ended = run_workers(2, script, folder=tmp_path, limit_seconds=60)
+        ended = run_workers(2, script, folder=tmp_path)
         assert ended.code == 0, f"run {run}: {ended.output}"
         assert len([line for line in ended.output.splitlines() if line.endswith("trained")]) == 2, ended.output

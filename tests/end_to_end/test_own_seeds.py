@@ -36,7 +36,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_under_paceline_run_and_after_a_restart(tmp_path: Path, plain: dict[str, Any]) -> None:
     options = ["--max-restarts", "1", "--standby", "--snapshot-dir", str(tmp_path / "snapshots")]
     command = ["-m", "paceline", "run", "--workers", "1", *options, SCRIPT, tmp_path, "dies"]
-    ended = run_python(*command, folder=tmp_path, limit_seconds=120)
+    ended = run_python(*command, folder=tmp_path)
     assert ended.code == 0, ended.output
     drawn = _drawn(tmp_path)
     assert list(drawn) == ["0.1", "0.2"]
@@ -59,7 +59,7 @@ def test_started_by_hand(tmp_path: Path, hold_ports: HoldPorts, plain: dict[str,
         )
         for index in range(2)
     ]
-    for ended in [program.ended(90) for program in programs]:
+    for ended in [program.ended() for program in programs]:
         assert ended.code == 0, ended.output
     drawn = _drawn(tmp_path)
     assert [numbers["seeded"] for numbers in drawn.values()] == [plain, plain]

@@ -12,7 +12,7 @@ from programs import start_python
 pytestmark = [pytest.mark.processes]
 
 SCRIPT = Path(__file__).with_name("saved_by_hand.py")
-GONE_WITHIN_SECONDS = 10.0
+GONE_WITHIN_SECONDS = 60.0
 """The agents, which clean up, end a moment after their workers."""
 
 

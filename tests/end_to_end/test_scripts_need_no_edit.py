@@ -31,7 +31,7 @@ TRAINED = ["no_strategy", *ast.literal_eval(_assigned("TRAINED"))]
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     directory = tmp_path_factory.mktemp("every_spelling")
-    return directory, run_workers(2, SCRIPT, directory, folder=directory, limit_seconds=150)
+    return directory, run_workers(2, SCRIPT, directory, folder=directory)
 
 
 def test_the_script_comes_to_its_end(job) -> None:

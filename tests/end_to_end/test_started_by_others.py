@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from paceline.cluster.slurm_step import first_port
-from process_table import SOON_SECONDS
 from programs import Ended, Program, run_python, start_python
 
 pytestmark = [pytest.mark.processes]
@@ -25,7 +24,7 @@ RELATIVE = 1e-9
 
 def mpiexec(size: int, folder: Path, how: str) -> Ended:
     assert MPIEXEC, "the mpich wheel has one"
-    return Program([MPIEXEC, "-n", str(size), sys.executable, SCRIPT, folder, how], folder, {}).ended(120)
+    return Program([MPIEXEC, "-n", str(size), sys.executable, SCRIPT, folder, how], folder, {}).ended()
 
 
 def slurm_job_with_free_ports() -> int:
@@ -91,7 +90,7 @@ def test_mpiexec_computes_what_one_computes(tmp_path: Path, saved, one_worker) -
 
 @pytest.mark.proof
 def test_srun_computes_what_one_computes(tmp_path: Path, saved, one_worker) -> None:
-    for ended in [program.ended(120) for program in srun(2, tmp_path, "well")]:
+    for ended in [program.ended() for program in srun(2, tmp_path, "well")]:
         assert ended.code == 0, ended.output
     compare(tmp_path, "well", saved, one_worker)
 
@@ -106,10 +105,8 @@ def test_under_mpiexec_a_rank_that_fails_ends_the_job_with_its_traceback(tmp_pat
 
 def test_under_srun_a_rank_that_fails_after_exact_steps_ends_the_others(tmp_path: Path, saved, one_worker) -> None:
     waiting, failing = srun(2, tmp_path, "failing")
-    failed = failing.ended(120)
-    began = time.monotonic()
-    stopped = waiting.ended(150)
-    assert time.monotonic() - began <= SOON_SECONDS
+    failed = failing.ended()
+    stopped = waiting.ended()
     assert failed.code == 1
     assert "RuntimeError: this rank gives up" in failed.output
     assert stopped.code != 0

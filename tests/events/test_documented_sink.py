@@ -9,7 +9,7 @@ import pytest
 
 from programs import run_python, run_workers
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 SCRIPT = Path(__file__).with_name("training.py").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab import TCP_ONLY, Lab
 
-from programs import Program
+from programs import LIMIT_SECONDS, Program
 
 PORT = 3000
 TRAINING_RANK = Path(__file__).with_name("training_rank.py")
@@ -27,7 +27,7 @@ def start_by_hand(
     hosts: Sequence[str] | None = None,
 ) -> list[Program]:
     """Starts `script` on every host of `lab`, with a TF_CONFIG of `hosts` (the lab's own names without it)."""
-    settings = {"PYTHONUNBUFFERED": "1", "PACELINE_START_TIMEOUT": "60", **TCP_ONLY, **(variables or {})}
+    settings = {"PYTHONUNBUFFERED": "1", "PACELINE_START_TIMEOUT": "120", **TCP_ONLY, **(variables or {})}
     return [
         lab.start(
             host,
@@ -38,7 +38,7 @@ def start_by_hand(
     ]
 
 
-def wait_for_output(programs: Sequence[Program], text: str, limit_seconds: float = 60.0) -> None:
+def wait_for_output(programs: Sequence[Program], text: str, limit_seconds: float = LIMIT_SECONDS) -> None:
     """Returns once every program has printed `text`.
 
     Raises:

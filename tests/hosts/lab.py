@@ -24,7 +24,7 @@ import psutil
 import secure_shell
 
 from process_table import Seen, running
-from programs import Ended, Program
+from programs import LIMIT_SECONDS, Ended, Program
 
 LAPTOP = "laptop"
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
@@ -33,7 +33,7 @@ TCP_ONLY: Mapping[str, str] = {"UCX_TLS": "tcp,self"}
 """UCX's shared-memory transports may not respect namespaces; this keeps them out."""
 
 _NEEDED_PROGRAMS = ("unshare", "nsenter", "setpriv", "taskset", "ip", "tc")
-_SERVER_SECONDS = 10.0
+_SERVER_SECONDS = 60.0
 
 
 def why_not() -> str:
@@ -132,7 +132,7 @@ class Lab(contextlib.AbstractContextManager["Lab"]):
         arguments: Sequence[str | Path],
         variables: Mapping[str, str] | None = None,
         folder: Path | str = "/",
-        limit_seconds: float = 60.0,
+        limit_seconds: float = LIMIT_SECONDS,
     ) -> Ended:
         """Runs a program on `host` to its end.
 
@@ -253,5 +253,6 @@ class Lab(contextlib.AbstractContextManager["Lab"]):
     def _end_programs(self) -> None:
         """Everything in the hosts is dead by now; this collects what was their parents."""
         for program in self._programs:
-            program.process.wait(10)  # nsenter itself: it reaps what it has started, and ends
+            program.process.send_signal(signal.SIGCONT)  # that of a host that is still frozen has stopped itself
+            program.process.wait(namespaces.START_SECONDS)  # nsenter itself: it reaps what it has started, and ends
             program.close()

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 _HOST_SCRIPT = """

@@ -47,7 +47,7 @@ class Proxy(contextlib.AbstractContextManager["Proxy"]):
     def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     def pause(self) -> None:

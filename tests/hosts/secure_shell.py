@@ -19,7 +19,7 @@ def write_configuration(folder: Path, hosts: Sequence[str]) -> None:
         subprocess.run(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(folder / name)],
             check=True,
-            timeout=10,
+            timeout=60,
         )
     public = (folder / "host_key.pub").read_text()
     (folder / "known_hosts").write_text("".join(f"{host} {public}" for host in hosts))

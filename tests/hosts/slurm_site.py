@@ -14,14 +14,14 @@ from pathlib import Path
 
 from lab import Lab
 
-from programs import Ended, Program
+from programs import LIMIT_SECONDS, Ended, Program
 
 CPUS_PER_NODE = 4
 """As Slurm believes: what the machine has does not matter to it."""
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
 _SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
-_START_SECONDS = 30.0
+_START_SECONDS = 120.0
 
 
 def why_not() -> str:
@@ -69,7 +69,7 @@ class SlurmSite:
         arguments: Sequence[str | Path],
         folder: Path | str = "/tmp",
         variables: Mapping[str, str] | None = None,
-        limit_seconds: float = 60.0,
+        limit_seconds: float = LIMIT_SECONDS,
     ) -> Ended:
         """Runs `srun`, `sbatch` or another of Slurm's commands on the first host."""
         everything = {**self.variables, **(variables or {})}

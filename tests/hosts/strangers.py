@@ -29,7 +29,7 @@ from paceline.wire.frames import FrameSplitter, frame
 from paceline.wire.handshake import Initiator, Proof
 
 MAX_SLOW_AT_ONCE = 500
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 60.0
 _UCX_MAGIC = 0xCAFEBABE12345678
 
 

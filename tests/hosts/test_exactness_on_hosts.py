@@ -13,7 +13,7 @@ pytestmark = pytest.mark.processes
 def test_hosts_compute_what_one_process_computes(tmp_path: Path, alone, may_make_hosts) -> None:
     num_hosts = 3
     with Lab(num_hosts) as lab:
-        ends = [program.ended(150) for program in start_by_hand(lab, SCRIPT, tmp_path)]
+        ends = [program.ended() for program in start_by_hand(lab, SCRIPT, tmp_path)]
         moved = [lab.bytes(host) for host in lab.hosts]
     for ended in ends:
         assert ended.code == 0, ended.output

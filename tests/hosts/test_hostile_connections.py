@@ -48,7 +48,7 @@ class Job:
     def attack(self, kinds: Sequence[str], ports: Sequence[int]) -> dict[str, float]:
         """From alpha, at beta."""
         words = [self.lab.address("beta"), self.key.hex(), str(NUM_CONNECTIONS), ",".join(kinds), *map(str, ports)]
-        ended = self.lab.run("alpha", [sys.executable, STRANGERS, *words], limit_seconds=100)
+        ended = self.lab.run("alpha", [sys.executable, STRANGERS, *words])
         assert ended.code == 0, ended.output
         return json.loads(ended.output)
 
@@ -71,7 +71,6 @@ def job(own_two_hosts: Lab, tmp_path: Path) -> Job:
     return Job(own_two_hosts, variables, job_key(cluster, variables), tmp_path / "stop")
 
 
-@pytest.mark.timeout(240)
 def test_strangers_at_mpis_ports_change_nothing(job: Job) -> None:
     programs = job.start()
     wait_for_output(programs, "trains")
@@ -88,7 +87,6 @@ def test_strangers_at_mpis_ports_change_nothing(job: Job) -> None:
     job.assert_trained_well(programs)
 
 
-@pytest.mark.timeout(240)
 def test_strangers_at_the_meeting_point_change_nothing(job: Job) -> None:
     """Rank 1 waits for rank 0, which has no port yet; strangers find the port of rank 1."""
     lab = job.lab
@@ -140,7 +138,7 @@ def _resources(processes: Sequence[Seen]) -> tuple[int, int]:
 
 def _settled(processes: Sequence[Seen], before: tuple[int, int]) -> tuple[int, int]:
     """`_resources`, once no more files are open than `before`, or after a while."""
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 60
     while (now := _resources(processes))[0] > before[0] and time.monotonic() < give_up_at:
         time.sleep(0.1)
     return now

@@ -30,7 +30,7 @@ def _transfer(lab: Lab, num_bytes: int) -> float:
         assert receiver.process.poll() is None, receiver.output()
         time.sleep(0.01)
     assert lab.run("alpha", [sys.executable, "-c", _SENDS.format(num_bytes)]).code == 0
-    received, seconds = receiver.ended(60).lines()[-1].split()
+    received, seconds = receiver.ended().lines()[-1].split()
     assert int(received) == num_bytes
     return float(seconds)
 
@@ -56,11 +56,11 @@ def test_bytes_are_counted(two_hosts: Lab) -> None:
 
 def test_bandwidth_is_limited(own_two_hosts: Lab) -> None:
     own_two_hosts.limit_bandwidth("beta", 80)
-    assert 0.8 <= _transfer(own_two_hosts, 10_000_000) <= 5, "10 MB at 10 MB/s; the machine may be busy"
+    assert _transfer(own_two_hosts, 10_000_000) >= 0.8, "10 MB at 10 MB/s"
 
 
 def test_a_pulled_cable_can_be_plugged_in_again(own_two_hosts: Lab) -> None:
-    asks = [sys.executable, "-c", "import socket; socket.create_connection(('beta', 4001), timeout=0.5)"]
+    asks = [sys.executable, "-c", "import socket; socket.create_connection(('beta', 4001), timeout=3)"]
     assert "refused" in own_two_hosts.run("alpha", asks).output
     own_two_hosts.set_link("beta", up=False)
     assert "timed out" in own_two_hosts.run("alpha", asks).output
@@ -100,7 +100,7 @@ def test_nothing_is_left_after_the_death_of_the_test_process(tmp_path: Path, may
         "os.kill(os.getpid(), 9)\n"
     )
     variables = {**os.environ, "TMPDIR": str(tmp_path)}
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, env=variables)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=variables)
     assert ended.returncode == -9, ended.stderr
     assert not until_gone(lambda: running(map(int, ended.stdout.split())))
 

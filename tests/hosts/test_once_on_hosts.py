@@ -33,7 +33,7 @@ print("again", in_job(), flush=True)
 def test_the_chief_does_it_for_the_job_and_one_rank_for_its_host(two_hosts: Lab, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    alpha, beta = (program.ended(120) for program in start_by_hand(two_hosts, script))
+    alpha, beta = (program.ended() for program in start_by_hand(two_hosts, script))
     for one, host in ((alpha, "alpha"), (beta, "beta")):
         assert one.code == 0, one.output
         assert one.lines("of") == [f"of {host} alpha {host}"], one.output

@@ -11,7 +11,7 @@ from trained import SCRIPT, assert_trained_alike
 
 from paceline.rendezvous.connection import SILENCE_LIMIT_SECONDS
 from process_table import SOON_SECONDS, Seen, until_gone
-from programs import Ended, Program
+from programs import LIMIT_SECONDS, Ended, Program
 
 pytestmark = pytest.mark.processes
 
@@ -41,7 +41,7 @@ def _start_training(lab: Lab, folder: Path) -> Program:
     script = folder / "hangs.py"
     script.write_text(HANGS)
     program = _start(lab, folder, script)
-    give_up_at = time.monotonic() + 60
+    give_up_at = time.monotonic() + LIMIT_SECONDS
     while program.output().count("trains") < 2:
         assert program.process.poll() is None, program.output()
         assert time.monotonic() < give_up_at, program.output()
@@ -79,14 +79,14 @@ def test_two_hosts_compute_what_one_process_computes(lab: Lab, tmp_path: Path, a
 def test_an_interrupt_leaves_no_process_on_any_host(lab: Lab, tmp_path: Path) -> None:
     program = _start_training(lab, tmp_path)
     lab.process_of(program).send_signal(signal.SIGINT)
-    assert program.ended(120).code == 130
+    assert program.ended().code == 130
     _assert_nothing_left(lab, *lab.hosts)
 
 
 def test_a_killed_launcher_leaves_no_process_on_any_host(lab: Lab, tmp_path: Path) -> None:
     program = _start_training(lab, tmp_path)
     lab.process_of(program).kill()
-    program.ended(120)
+    program.ended()
     _assert_nothing_left(lab, *lab.hosts)
 
 
@@ -94,7 +94,7 @@ def test_a_pulled_cable_is_told_and_ends_all(lab: Lab, tmp_path: Path) -> None:
     program = _start_training(lab, tmp_path)
     began = time.monotonic()
     lab.set_link("beta", up=False)
-    ended = program.ended(120)
+    ended = program.ended()
     assert time.monotonic() - began <= MAX_SECONDS_AFTER_A_LOSS
     _assert_tells_of(ended, "beta")
     _assert_nothing_left(lab, *lab.hosts)
@@ -104,7 +104,7 @@ def test_a_frozen_host_is_told(lab: Lab, tmp_path: Path) -> None:
     program = _start_training(lab, tmp_path)
     began = time.monotonic()
     lab.freeze("beta")
-    ended = program.ended(120)
+    ended = program.ended()
     assert time.monotonic() - began <= MAX_SECONDS_AFTER_A_LOSS
     _assert_tells_of(ended, "beta")
     lab.thaw("beta")
@@ -116,25 +116,25 @@ def test_a_killed_agent_is_told_and_ends_all(lab: Lab, tmp_path: Path) -> None:
     agent = next(one for one in _python_programs(lab, "beta") if "remote_agent" in " ".join(one.command))
     began = time.monotonic()
     agent.send(signal.SIGKILL)
-    ended = program.ended(120)
+    ended = program.ended()
     assert time.monotonic() - began <= MAX_SECONDS_AFTER_A_LOSS
     _assert_tells_of(ended, "beta")
     _assert_nothing_left(lab, *lab.hosts)
 
 
 def test_an_unknown_host_is_told(lab: Lab, tmp_path: Path) -> None:
-    _assert_tells_of(_start(lab, tmp_path, SCRIPT, hosts="alpha:1,nosuch:1").ended(60), "nosuch")
+    _assert_tells_of(_start(lab, tmp_path, SCRIPT, hosts="alpha:1,nosuch:1").ended(), "nosuch")
     _assert_nothing_left(lab, *lab.hosts)
 
 
 def test_a_host_without_a_server_is_told(lab: Lab, tmp_path: Path) -> None:
     for process in lab.processes("beta"):
         process.send(signal.SIGKILL)
-    _assert_tells_of(_start(lab, tmp_path, SCRIPT).ended(60), "beta")
+    _assert_tells_of(_start(lab, tmp_path, SCRIPT).ended(), "beta")
     _assert_nothing_left(lab, *lab.hosts)
 
 
 def test_a_host_that_nothing_reaches_is_told(lab: Lab, tmp_path: Path) -> None:
     lab.set_link("beta", up=False)
-    _assert_tells_of(_start(lab, tmp_path, SCRIPT).ended(60), "beta")
+    _assert_tells_of(_start(lab, tmp_path, SCRIPT).ended(), "beta")
     _assert_nothing_left(lab, *lab.hosts)

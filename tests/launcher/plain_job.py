@@ -11,6 +11,7 @@ from pathlib import Path
 
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.spec import Policy, Role
+from paceline.launcher.generations import generation
 from paceline.launcher.job import JobDescription
 from paceline.launcher.running import run
 
@@ -18,6 +19,8 @@ if __name__ == "__main__":
     options = json.loads(sys.argv[1])
     if options.pop("ignore_hangup", False):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if (grace_seconds := options.pop("grace_seconds", None)) is not None:
+        generation.GRACE_SECONDS = generation.LIMIT_SECONDS = grace_seconds
     num_workers = options.pop("num_workers")
     if "log_dir" in options:
         options["log_dir"] = Path(options["log_dir"])

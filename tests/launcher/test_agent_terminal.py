@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.launcher.conftest import LIMIT_SECONDS
 
 from paceline.launcher.output.terminal_line import TerminalLine
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.processes
 
 KERAS_BAR = Path(__file__).parent / "keras_progress_bar.bin"
 BAR = "━" * 20
@@ -69,7 +70,7 @@ def test_one_bar_in_place_and_other_workers_lines_above_it(start, terminal):
     job = start(SCRIPT, stdout=theirs, variables={"TERM": "xterm"})
     os.close(theirs)
     data = read_all(ours)
-    assert job.process.wait(timeout=10) == 0
+    assert job.process.wait(LIMIT_SECONDS) == 0
     screen = TerminalLine()
     rows = [line.plain for line in screen.feed(data)]
     assert rows[1:] == [
@@ -92,7 +93,7 @@ def test_no_color_and_dumb_terminals_get_no_escape_sequences(start, terminal):
     job = start(SCRIPT, stdout=theirs, variables={"TERM": "dumb"})
     os.close(theirs)
     data = read_all(ours)
-    assert job.process.wait(timeout=10) == 0
+    assert job.process.wait(LIMIT_SECONDS) == 0
     assert b"\x1b" not in data
     assert b"\b" not in data
 

@@ -35,5 +35,5 @@ def test_what_never_ends_holds_up_nobody() -> None:
     asyncio.run(cancelled())
     for_ever.set()  # and what it says then is heard by nobody
     (worker,) = workers
-    worker.join(5)
+    worker.join(60)
     assert not worker.is_alive()

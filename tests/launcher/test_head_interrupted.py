@@ -21,7 +21,7 @@ from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.crew import CrewListener
 from paceline.rendezvous.agent_messages import Begin, Interface, Interrupt, WorkerEnded
 
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 60.0
 SNAPSHOTS = "memory://none"
 KILLED = WorkerFailed(0, -9, None, ())
 

@@ -7,16 +7,13 @@ import pytest
 from tests.hosts.proxy import Proxy
 from tests.launcher.conftest import Job
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
-
-ENDED_SECONDS = 45.0
-"""Before the scripts end by themselves."""
+pytestmark = pytest.mark.processes
 
 HELLO = "import os; print('rank', os.environ['PACELINE_RANK'])"
 NAP = """
 import os, time
 open(f"up_{os.environ['PACELINE_RANK']}", "w").write("up\\n")
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -48,7 +45,7 @@ class Far:
             "--rendezvous",
             f"127.0.0.1:{port}",
             "--start-timeout",
-            "30",
+            "120",
         )
         return self._run(script, *place, variables={"PACELINE_SECRET_FILE": str(self._secret)})
 
@@ -71,7 +68,7 @@ def test_a_way_that_breaks_ends_both_sides(far: Far):
     head.wait_for_file("up_0")
     node.wait_for_file("up_1")
     far.proxy.cut()
-    ended = [head.finish(ENDED_SECONDS), node.finish(ENDED_SECONDS)]
+    ended = [head.finish(), node.finish()]
     assert [one.code for one in ended] == [69, 69]
     assert "where rank 1 ran, is gone" in ended[0].stderr
     assert "node 0 (host" in ended[1].stderr
@@ -84,7 +81,7 @@ def test_a_way_that_carries_nothing_ends_both_sides_after_the_limit_of_silence(f
     head.wait_for_file("up_0")
     node.wait_for_file("up_1")
     far.proxy.pause()
-    ended = [head.finish(ENDED_SECONDS), node.finish(ENDED_SECONDS)]
+    ended = [head.finish(), node.finish()]
     assert [one.code for one in ended] == [69, 69]
     assert "no message from it for 10 s" in ended[0].stderr
     assert "no message from it for 10 s" in ended[1].stderr

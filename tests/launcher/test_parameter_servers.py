@@ -50,7 +50,7 @@ class Servers:
         wait_until(lambda: condition() or self.job.process.poll() is not None, LIMIT_SECONDS)
         if not condition():
             self.job.kill_everything()
-            pytest.fail("".join(self.job.process.communicate(timeout=5)))
+            pytest.fail("".join(self.job.process.communicate(timeout=60)))
 
     def wait_for_more_steps(self) -> None:
         generation, steps = self.steps()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.launcher.conftest import Job, wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.processes
 
 ROLES_RUN = str(Path(__file__).with_name("roles_run.py"))
 LIMIT_SECONDS = 100.0
@@ -78,7 +78,7 @@ def wait_for(condition: Callable[[], bool], jobs: Sequence[Job]) -> None:
     if not condition():
         for job in jobs:
             job.kill_everything()
-        pytest.fail("\n".join("".join(job.process.communicate(timeout=5)) for job in jobs))
+        pytest.fail("\n".join("".join(job.process.communicate(timeout=60)) for job in jobs))
 
 
 @pytest.fixture

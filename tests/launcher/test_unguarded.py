@@ -2,12 +2,14 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
+from tests.launcher.conftest import wait_until
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+from process_table import SOON_SECONDS
+
+pytestmark = pytest.mark.processes
 
 GUARD = "paceline.launcher.workers.guard"
 
@@ -18,7 +20,7 @@ rank = os.environ["PACELINE_RANK"]
 private = Path(os.environ["PACELINE_JOB_DIRECTORY"])
 private.mkdir(mode=0o700, exist_ok=True)
 (private / rank).touch()
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
 Path("ready" + rank).write_text(f"{os.getpid()} {private}\\n")
 while True:
     time.sleep(0.01)
@@ -26,17 +28,14 @@ while True:
 
 
 def _wait_until_gone(paths: list[Path]) -> None:
-    give_up_at = time.monotonic() + 5
-    while any(path.exists() for path in paths) and time.monotonic() < give_up_at:
-        time.sleep(0.01)
-    assert [path for path in paths if path.exists()] == []
+    assert wait_until(lambda: not any(path.exists() for path in paths)), paths
 
 
 def _kill_launcher_and_guard(job) -> None:
     [guard] = job.find(GUARD)
     guard.send(signal.SIGSTOP)  # so that it has no moment in which it could act
     job.process.kill()
-    job.process.wait(10)
+    job.process.wait(SOON_SECONDS)
     guard.send(signal.SIGKILL)
 
 
@@ -80,7 +79,7 @@ def test_a_job_killed_while_mpi_starts_leaves_no_segment(paceline_run):
         from paceline.comm.world import current_world
         def wait(paths):
             Path(f"ready{paceline.rank()}").write_text(" ".join(sorted(map(str, paths))) + "\\n")
-            time.sleep(60)
+            time.sleep(600)
         mpi_wiring.unlink_segments = wait
         current_world().group.barrier()
         """,

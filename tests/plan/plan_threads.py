@@ -85,7 +85,7 @@ class StageThread:
 
 def execute(plan: Plan, weights: Weights) -> Weights:
     """Every stage on a thread of its own; a stage that waits for more than 20 seconds raises."""
-    groups = thread_groups(plan.shape.num_stages, timeout_seconds=20)
+    groups = thread_groups(plan.shape.num_stages, timeout_seconds=120)
     with ThreadPoolExecutor(len(groups)) as threads:
         results = [threads.submit(StageThread(plan, group, weights).run) for group in groups]
         return {chunk: weight for result in results for chunk, weight in result.result().items()}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 120.0
 
 
 def write_program(folder: Path, name: str, text: str) -> None:

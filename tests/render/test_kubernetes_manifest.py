@@ -21,7 +21,7 @@ from paceline.rendezvous.key import job_key
 TARGET = KubernetesTarget(name="train", image="team/train:1.0")
 CLUSTER = ClusterSpec({"worker": (Address("a", 1), Address("b", 1))})
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 
 
 def objects(run: TrainingRun = SMALL, target: KubernetesTarget = TARGET) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from paceline.render.shell_text import command_line, exports, here_document, option_lines
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])) | st.sampled_from(
     ["'", '"', "$HOME", "`id`", "\\", "\n", "#", "*", "~", "a b", "", "-n", "!", "END", "END_"]
 )

@@ -7,6 +7,7 @@ import time
 
 from paceline.cluster.spec import Address, ClusterSpec, Task
 from paceline.errors import ConfigurationError, StartError, exit_code_of
+from paceline.rendezvous import attaching
 from paceline.rendezvous.attaching import Membership, join_by_hand
 from paceline.rendezvous.channel import Failed
 
@@ -53,6 +54,7 @@ def message_passing(membership: Membership) -> None:
 def main(what: dict) -> None:
     cluster = ClusterSpec({"worker": tuple(Address(host, port) for host, port in what["addresses"])})
     task = Task("worker", what["index"])
+    attaching.AGENT_END_SECONDS = what["agent_end_seconds"]
     membership = join_by_hand(cluster, task, what["versions"], what["seed"], what["seconds"], what["hostname"])
     identity = membership.identity
     say(
@@ -69,7 +71,7 @@ def main(what: dict) -> None:
         case "mpi":
             message_passing(membership)
         case "hang":
-            time.sleep(60)
+            time.sleep(600)
         case "fail":
             sys.stdin.readline()
             membership.line.send(Failed("ZeroDivisionError: division by zero", "", 1))

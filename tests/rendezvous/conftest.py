@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.rendezvous.attaching import AGENT_END_SECONDS
 from ports import HoldPorts
 from process_table import SOON_SECONDS, Seen, end_all, marked, until_gone
 
@@ -66,9 +67,10 @@ class Job:
         index: int,
         addresses: list[tuple[str, int]],
         then: str = "leave",
-        seconds: float = 20.0,
+        seconds: float = 120.0,
         versions: dict[str, str] | None = None,
         hostname: str = "",
+        agent_end_seconds: float = AGENT_END_SECONDS,
         **variables: str,
     ) -> Rank:
         what = {
@@ -79,6 +81,7 @@ class Job:
             "versions": versions or {"Keras": "3"},
             "seed": 100 + index,
             "hostname": hostname,
+            "agent_end_seconds": agent_end_seconds,
         }
         errors = self._folder / f"stderr_{len(self._ranks)}"
         with errors.open("wb") as file:

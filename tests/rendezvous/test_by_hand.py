@@ -12,10 +12,12 @@ import pytest
 
 from other_version import other_version_at
 from paceline.errors import EXIT_CONFIGURATION, EXIT_UNAVAILABLE
+from paceline.rendezvous.connection import SILENCE_LIMIT_SECONDS
+from process_table import SOON_SECONDS
 
 AGAIN = "Start all ranks again with the same commands."
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.processes
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -50,13 +52,14 @@ def test_local_ranks_follow_host_names(job, addresses):
 @pytest.mark.parametrize("absent", [0, 2])
 def test_an_absent_rank_is_named_on_every_present_one(job, addresses, absent):
     host, port = addresses[absent]
-    ranks = [job.start(index, addresses, seconds=4) for index in range(3) if index != absent]
-    assert [rank.wait() for rank in ranks] == [EXIT_UNAVAILABLE] * 2  # in 20 s, which the other tests' ranks would wait
+    ranks = [job.start(index, addresses, seconds=8) for index in range(3) if index != absent]
+    assert [rank.wait() for rank in ranks] == [EXIT_UNAVAILABLE] * 2
     for rank in ranks:
         assert f"rank {absent} at {host}:{port}: connection refused" in rank.errors()
         waiting = [line for line in rank.errors().splitlines() if line.startswith("paceline: rank ")]
         assert len(waiting) == 1
-        assert f"waits for 1 of 3: rank {absent} at {host}:{port} (connection refused: not started?)" in waiting[0]
+        assert " of 3: " in waiting[0]  # 1 of 3, unless the second one came later than the line
+        assert f"rank {absent} at {host}:{port} (connection refused: not started?)" in waiting[0]
 
 
 def test_an_unknown_host_name(job, addresses):
@@ -81,7 +84,7 @@ def test_a_port_that_another_program_has(job, addresses, taken):
 
 
 def test_two_processes_with_the_same_task(job, addresses):
-    chief = job.start(0, addresses, seconds=20)
+    chief = job.start(0, addresses)
     chief.until_error("waits for 2 of 3")
     first = job.start(1, addresses)
     assert _until_listening(addresses[1])
@@ -121,7 +124,7 @@ def test_another_cluster_under_the_same_secret_is_refused_with_both_values(job, 
     secret = tmp_path / "secret"
     secret.write_text("s")
     secret.chmod(0o600)
-    chief = job.start(0, addresses[:2], seconds=8, PACELINE_SECRET_FILE=str(secret))
+    chief = job.start(0, addresses[:2], PACELINE_SECRET_FILE=str(secret))
     assert _until_listening(addresses[0])
     stranger = job.start(2, addresses, PACELINE_SECRET_FILE=str(secret))
     assert stranger.wait() == EXIT_CONFIGURATION
@@ -140,7 +143,7 @@ def test_other_versions_end_the_start_on_every_rank(job, addresses):
 
 def test_another_version_of_paceline_ends_the_start_at_once(job, addresses):
     with other_version_at(addresses[0][1]):
-        rank = job.start(1, addresses[:2], seconds=60)
+        rank = job.start(1, addresses[:2])
         assert rank.wait() == EXIT_CONFIGURATION
     assert "it runs Paceline '9.9', and this is Paceline " in rank.errors()
     assert "[hosts-differ]" in rank.errors()
@@ -156,20 +159,20 @@ def test_other_versions_are_allowed_on_request(job, addresses):
 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_rank_that_dies_while_others_are_awaited_is_awaited_again(job, addresses, killed):
-    ranks = [job.start(index, addresses, seconds=60) for index in range(2)]
+    ranks = [job.start(index, addresses) for index in range(2)]
     for rank in ranks:
         rank.until_error("waits for 1 of 3: rank 2")
     ranks[killed].kill()
     survivor = ranks[1 - killed]
     survivor.until_error("is gone: start it again")
     assert f"rank {killed} at" in survivor.errors().splitlines()[-1]
-    again, last = job.start(killed, addresses, seconds=60), job.start(2, addresses, seconds=60)
+    again, last = job.start(killed, addresses), job.start(2, addresses, seconds=60)
     assert [rank.wait() for rank in (survivor, again, last)] == [0, 0, 0], survivor.errors()
 
 
 def test_a_rank_that_dies_after_rank_0_leaves_nothing(job, addresses):
     """Its agent went on to look for rank 0: it held the port, and joined the next job for a worker that was gone."""
-    ranks = [job.start(index, addresses, seconds=60) for index in range(2)]
+    ranks = [job.start(index, addresses) for index in range(2)]
     for rank in ranks:
         rank.until_error("waits for 1 of 3: rank 2")
     ranks[0].kill()
@@ -180,22 +183,22 @@ def test_a_rank_that_dies_after_rank_0_leaves_nothing(job, addresses):
 
 def test_the_start_timeout_of_a_rank_that_has_gone_counts_no_more(job, addresses):
     """The head kept the least time that any rank had left, and gave up with a rank that would have waited on."""
-    chief, hasty = job.start(0, addresses, seconds=60), job.start(1, addresses, seconds=8)
-    limit = time.monotonic() + 8.5
-    for rank in (chief, hasty):
-        rank.until_error("waits for 1 of 3: rank 2")
+    limit = time.monotonic() + 15
+    chief, hasty = _both_wait_for_rank_2(job, addresses, chiefs_seconds=120, others_seconds=15)
     hasty.kill()
     chief.until_error("is gone: start it again")
-    again = job.start(1, addresses, seconds=60)
+    again = job.start(1, addresses)
     again.until_error("waits for 1 of 3: rank 2")
     with contextlib.suppress(subprocess.TimeoutExpired):  # what must not happen
         chief.wait(max(0.1, limit - time.monotonic()))
-    last = job.start(2, addresses, seconds=60)
+    last = job.start(2, addresses)
     assert [rank.wait() for rank in (chief, again, last)] == [0, 0, 0], chief.errors()
 
 
 def test_the_rank_whose_start_timeout_was_over_is_named(job, addresses):
-    chief, hasty = job.start(0, addresses, seconds=60), job.start(1, addresses, seconds=4)
+    chief = job.start(0, addresses)
+    assert _until_listening(addresses[0])
+    hasty = job.start(1, addresses, seconds=4)
     assert [rank.wait() for rank in (chief, hasty)] == [EXIT_UNAVAILABLE] * 2
     for rank in (chief, hasty):
         assert "the start timeout of rank 1 was over first" in rank.errors()
@@ -213,9 +216,7 @@ def test_notices_of_a_scheduler_leave_the_agent_alone(job, addresses, number):
 
 
 def test_a_rank_that_dies_and_does_not_come_back_is_named_at_the_end(job, addresses):
-    chief, other = (job.start(index, addresses, seconds=8) for index in range(2))
-    chief.until_error("waits for 1 of 3: rank 2")
-    other.until_error("waits for 1 of 3: rank 2")
+    chief, other = _both_wait_for_rank_2(job, addresses, chiefs_seconds=10, others_seconds=120)
     other.kill()
     assert chief.wait() == EXIT_UNAVAILABLE
     assert "2 of 3 ranks did not come" in chief.errors()
@@ -250,8 +251,24 @@ def test_an_agent_that_is_killed_ends_the_others(job, addresses, killed):
     assert all(f"because rank {killed} (" in rank.errors() and "is gone" in rank.errors() for rank in survivors)
 
 
+def test_an_agent_that_stood_still_while_its_rank_died_still_says_why_the_job_ended(job, addresses):
+    """Stopped and continued, it ran its timers before it read what was there, and saw only that its rank was gone.
+
+    So did an agent on a host that had been frozen, whose rank's MPI crashed because the others were gone.
+    """
+    ranks = [job.start(index, addresses[:2], "hang") for index in range(2)]
+    agents = [psutil.Process(rank.read()["agent"]) for rank in ranks]
+    agents[1].suspend()
+    ranks[0].kill()
+    agents[0].wait(SILENCE_LIMIT_SECONDS + SOON_SECONDS)
+    ranks[1].kill()
+    ranks[1].wait()
+    agents[1].resume()
+    ranks[1].until_error("because rank 0 (")
+
+
 @pytest.mark.slow
-def test_a_rank_that_falls_silent_is_noticed_within_15_seconds(job, hold_ports):
+def test_a_rank_that_falls_silent_is_noticed(job, hold_ports):
     """A stopped agent keeps its connections open and answers nothing, as a host that vanished.
 
     The chief in one job, another rank in a second one: both wait for the same 10 s.
@@ -263,7 +280,7 @@ def test_a_rank_that_falls_silent_is_noticed_within_15_seconds(job, hold_ports):
     agents = [[rank.read()["agent"] for rank in ranks][silent] for silent, ranks in jobs]
     for agent in agents:
         os.kill(agent, signal.SIGSTOP)
-    give_up_at = time.monotonic() + 15
+    give_up_at = time.monotonic() + SILENCE_LIMIT_SECONDS + SOON_SECONDS
     for silent, ranks in jobs:
         survivors = [rank for index, rank in enumerate(ranks) if index != silent]
         ends = [rank.wait(max(0.0, give_up_at - time.monotonic())) for rank in survivors]
@@ -324,10 +341,11 @@ def test_a_rank_that_has_left_outlives_the_others_deaths(job, addresses):
 
 @pytest.mark.parametrize("waiting", [0, 1])
 def test_ctrl_c_while_waiting_ends_the_rank_at_once(job, addresses, waiting):
-    rank = job.start(waiting, addresses)
+    """Its agent did not end, and was awaited for 5 s."""
+    rank = job.start(waiting, addresses, agent_end_seconds=10 * SOON_SECONDS)
     rank.until_error("waits for ")
     rank.process.send_signal(signal.SIGINT)
-    assert rank.wait(4) != 0, "its agent was awaited for 5 s, and counted as present"
+    assert rank.wait() != 0
     assert "KeyboardInterrupt" in rank.errors()
     assert job.until_gone() == []
 
@@ -355,14 +373,24 @@ def test_strangers_change_nothing(job, addresses):
             stranger.close()
 
 
+def _both_wait_for_rank_2(job, addresses, chiefs_seconds: float, others_seconds: float):
+    """Ranks 0 and 1, once both say that rank 2 alone is missing: the one that waits already tells of it at once."""
+    other = job.start(1, addresses, seconds=others_seconds)
+    other.until_error("waits for 1 of 3: rank 0")
+    chief = job.start(0, addresses, seconds=chiefs_seconds)
+    for rank in (chief, other):
+        rank.until_error("waits for 1 of 3: rank 2")
+    return chief, other
+
+
 def _knock(address: tuple[str, int], words: bytes) -> socket.socket:
-    connected = socket.create_connection(tuple(address), timeout=5)
+    connected = socket.create_connection(tuple(address), timeout=60)
     with contextlib.suppress(OSError):  # it was evicted already
         connected.sendall(words)
     return connected
 
 
-def _until_listening(address: tuple[str, int], deadline_seconds: float = 15.0) -> bool:
+def _until_listening(address: tuple[str, int], deadline_seconds: float = SOON_SECONDS) -> bool:
     deadline = time.monotonic() + deadline_seconds
     while time.monotonic() < deadline:
         try:

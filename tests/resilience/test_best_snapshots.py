@@ -13,7 +13,7 @@ from paceline.store.retention import METRICS, METRICS_EPOCH
 from paceline.store.snapshots import SnapshotStore
 from programs import run_workers
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 SCRIPT = Path(__file__).with_name("best_snapshots.py")
 OPTIONS = ("--snapshot-dir", "first", "--snapshot-every", "600s", "--snapshot-keep", "best:1:val_loss", "--seed", "5")

@@ -9,7 +9,7 @@ from paceline.store.retention import METRICS
 from paceline.store.snapshots import SnapshotStore
 from programs import run_python, run_workers
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 SCRIPT = Path(__file__).parent / "own_loop.py"
 

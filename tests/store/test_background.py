@@ -6,7 +6,7 @@ import pytest
 
 from paceline.store.background import BackgroundWriter, Outcome
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 
 
 class Slow:

@@ -17,7 +17,7 @@ from paceline.store.manifest import SnapshotMeta
 from paceline.store.snapshots import SnapshotStore
 from paceline.store.staging import Writer
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 
 FIRST, NEXT, OTHER = Writer("job-a", 1), Writer("job-a", 2), Writer("job-b", 1)
 

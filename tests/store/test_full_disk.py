@@ -19,7 +19,7 @@ from paceline.store.manifest import MANIFEST_FILE, SnapshotMeta
 from paceline.store.shards import TENSORS_FILE, Shard, ShardRecord, rank_folder
 from paceline.store.snapshots import SnapshotStore, Writer
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 120
 DISK_BYTES = 1 << 20
 LARGE = Shard({"w": numpy.ones(2 * DISK_BYTES, "uint8")}, {})
 

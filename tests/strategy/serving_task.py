@@ -38,4 +38,4 @@ if __name__ == "__main__":
         case "leave":
             raise SystemExit(7)
         case "wait":
-            time.sleep(60)
+            time.sleep(600)

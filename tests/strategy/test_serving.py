@@ -16,7 +16,7 @@ from ports import HoldPorts
 from process_table import SOON_SECONDS
 from programs import Program
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.processes
 
 TASK = Path(__file__).with_name("serving_task.py")
 LIMIT_SECONDS = 200.0

@@ -36,6 +36,8 @@ from paceline.wire.frames import line as line_of
 from paceline.wire.frames import receive_line
 
 _VERDICT_MARGIN_SECONDS = 15.0
+AGENT_END_SECONDS = 5.0
+"""How long an agent whose job has not begun has for its end."""
 _AGENT = "paceline.launcher.attached_agent"
 
 
@@ -79,7 +81,7 @@ class _AgentProcess:
         self.line.close()
         self.pmi.close()
         try:
-            self.process.wait(timeout=5)
+            self.process.wait(AGENT_END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

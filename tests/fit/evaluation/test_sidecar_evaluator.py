@@ -18,8 +18,6 @@ from paceline.fit.evaluation.snapshot_source import SnapshotSource
 from paceline.fit.evaluation.weight_source import NotReadableError
 from programs import run_python
 
-pytestmark = pytest.mark.timeout(240)
-
 ROWS = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")
 LABELS = (ROWS.sum(axis=1) > 0).astype("int32")
 STEPS_OF_EPOCH = 4

@@ -60,7 +60,7 @@ def origin() -> Iterator[Origin]:
     yield origin
     origin.server.shutdown()
     origin.server.server_close()
-    thread.join(10)
+    thread.join(60)
 
 
 @pytest.fixture
@@ -86,11 +86,11 @@ def _on_ranks(number: int, act: Callable[[], Any]) -> list[Any]:
     together = threading.Barrier(number)  # so that no thread is two ranks
 
     def rank() -> Any:
-        together.wait(30)
+        together.wait(60)
         return act()
 
     with ThreadPoolExecutor(number) as ranks:
-        return [done.result(30) for done in [ranks.submit(rank) for _ in range(number)]]
+        return [done.result(60) for done in [ranks.submit(rank) for _ in range(number)]]
 
 
 @pytest.mark.parametrize("force_download", [False, True])

@@ -128,7 +128,7 @@ def test_a_directory_of_the_same_files_is_never_missing_and_never_mixed(tmp_path
             _put_directory(path, {"a": str(number)})
     finally:
         stop.set()
-        reader.join(20)
+        reader.join(60)
     assert not faults
     assert seen <= {str(number) for number in range(201)}
 

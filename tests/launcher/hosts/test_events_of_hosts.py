@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.launcher.conftest import Job
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.processes
 
 HOST = socket.gethostname()
 STEPS = """

@@ -15,7 +15,7 @@ from paceline.rendezvous.agent_messages import Here, HostFacts, Message, Refused
 from paceline.rendezvous.connection import Connection
 from paceline.rendezvous.dialing import dial
 
-LIMIT_SECONDS = 20.0
+LIMIT_SECONDS = 60.0
 KEY = b"k" * 32
 
 

@@ -20,7 +20,7 @@ from paceline.rendezvous.dialing import Reached
 from paceline.wire.frames import FrameSplitter, Seal
 from paceline.wire.handshake import Identity
 
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 60.0
 KEPT = JobOptions(snapshot_dir="/kept")
 
 

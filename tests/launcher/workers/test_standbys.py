@@ -10,10 +10,10 @@ from paceline.cluster import environment
 from paceline.launcher.workers.guard_line import guarded
 from paceline.launcher.workers.standbys import Standbys
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.processes
 
 DEAF = (
-    f"import os, time\nos.close(int(os.environ['{environment.AGENT_FD}']))\nprint('deaf', flush=True)\ntime.sleep(60)"
+    f"import os, time\nos.close(int(os.environ['{environment.AGENT_FD}']))\nprint('deaf', flush=True)\ntime.sleep(600)"
 )
 
 

@@ -23,7 +23,7 @@ class Process:
         self.end = threading.Event()
 
     def wait(self) -> int:
-        assert self.end.wait(10)
+        assert self.end.wait(60)
         return -9
 
 
@@ -41,7 +41,7 @@ def ends_of(*, detached: bool) -> list[tuple[int, int]]:
         if detached:
             worker.detach(loop)
         process.end.set()
-        await asyncio.wait_for(gone.wait(), 10)  # the number is free for another process, whoever listens
+        await asyncio.wait_for(gone.wait(), 60)  # the number is free for another process, whoever listens
         if not detached:
             worker.detach(loop)
         for end in (workers_messages, pmi, workers_pmi):

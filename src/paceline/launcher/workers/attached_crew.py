@@ -234,7 +234,8 @@ class AttachedCrew(Crew):
         if self.is_over.is_set():
             return
         if os.getppid() != self._attach.worker_pid:  # an orphan gets another parent at once
-            self._bury()
+            # First what is there to read: a process that was stopped and continued has its timers run before that.
+            self._next_look = self._loop.call_later(0.0, self._bury)
         elif self._exit_code is not None and (self._pmi is None or not self._pmi.is_needed):
             self.is_over.set()
         else:
