@@ -19,7 +19,7 @@ from paceline.fit.dealing.calls_of_python import check_no_python
 from paceline.fit.dealing.generator_states import GeneratorStates
 from paceline.fit.dealing.home_metrics import HomeMetrics
 from paceline.fit.dealing.staleness import NO_VERSION, NoVersion, Version
-from paceline.fit.dealing.step_trace import Call, OfMetric, StepTrace, metrics_of
+from paceline.fit.dealing.step_trace import Call, OfMetric, StepTrace, generators_of, metrics_of
 from paceline.fit.dealing.step_variables import bring_home
 from paceline.fit.snapshots.model_state import look_again
 from paceline.strategy.compat import being_scheduled
@@ -68,6 +68,7 @@ class DealtGraph:
         self._keeps_outputs = keeps_outputs
         self._updated_on_chief: list[Any] = []
         self._generators: list[Any] = []
+        self._is_training = version is not NO_VERSION
         self._traced: dict[Any, TracedExecution] = {}
 
     def traced(self, spec: Any, num_steps: int, source: Any = None) -> "TracedExecution":
@@ -86,6 +87,9 @@ class DealtGraph:
 
     def _traced_anew(self, spec: Any, num_steps: int, source: Any) -> "TracedExecution":
         """Traces, and again as long as that has brought to light what the chief must deal or do."""
+        if self._is_training and not self._generators:  # most steps draw from them, and are not traced again for it
+            self._generators = generators_of(self._model)
+            bring_home(generator.state for generator in self._generators)
         while True:
             counters = [optimizer._iterations for optimizer in look_again(self._model).optimizers]
             bring_home(variable for metric in metrics_of(self._model) for variable in metric.variables)

@@ -47,8 +47,10 @@ class GeneratorStates:
         """
         states = np.zeros((len(self._generators), 2), np.int64)
         for index, generator in enumerate(self._generators):
+            if not (of_step := draws.get(id(generator), ())):
+                continue  # no step reads its state
             state = states[index] = generator.state.numpy().astype(np.int64)
             for _ in range(num_steps):
-                state = moved_on(state, draws.get(id(generator), ()))
+                state = moved_on(state, of_step)
             generator.state.assign(state.astype(generator.state._value.dtype.as_numpy_dtype))
         return states

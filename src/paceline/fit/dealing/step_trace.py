@@ -16,6 +16,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from paceline.fit.compat import all_layers
 from paceline.fit.dealing.step_variables import Additions, StepVariable, standing_in
 
 Function = Callable[..., Any]
@@ -196,6 +197,14 @@ def metrics_of(model: Any) -> list[Any]:
             found.append(metric)
             left += reversed(nested_metrics(metric))
     return found
+
+
+def generators_of(model: Any) -> list[Any]:
+    """The seed generators that the layers of a model hold as attributes, as Keras's own do; a step may draw from
+    others, too."""
+    held = [value for layer in all_layers(model) for value in vars(layer).values()]
+    generators = [value for value in held if isinstance(value, keras.random.SeedGenerator)]
+    return list({id(generator): generator for generator in generators}.values())
 
 
 def drawn_in_dealt_step(keras_next: Function) -> Function:
