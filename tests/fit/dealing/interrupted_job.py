@@ -1,7 +1,7 @@
 """On the chief: trains with snapshots; tells what has come out. ``interrupted_job.py FAULT``
 
-FAULT, in the first generation: `kill` kills the parameter server after some steps, `leave` tells the job to leave. Of
-the job that leaves, the workers read the data by themselves.
+FAULT: `kill` kills the parameter server after some steps, and the chief in the next generation; `leave` tells the job
+to leave. Of the job that leaves, the workers read the data by themselves.
 """
 
 import json
@@ -18,16 +18,19 @@ import tensorflow as tf
 import paceline
 
 ROWS, WIDTH, BATCH = 320, 8, 4
-AFTER_STEPS = 130
-"""In the second epoch."""
+AFTER_STEPS = {"1": 130, "2": 230}
+"""By generation: in the second epoch, and in the third."""
 
 
 class Fault(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if self.num_steps() != AFTER_STEPS or os.environ["PACELINE_GENERATION"] != "1":
+        generation = os.environ["PACELINE_GENERATION"]
+        if self.num_steps() != AFTER_STEPS.get(generation):
             return
         if sys.argv[1] == "leave":
             os.kill(os.getppid(), signal.SIGTERM)
+        elif sys.argv[1] == "kill" and generation == "2":
+            os.kill(os.getpid(), signal.SIGKILL)
         elif sys.argv[1] == "kill":
             [server] = [
                 one
