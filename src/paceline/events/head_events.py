@@ -74,6 +74,8 @@ class HangFound(Event, frozen=True):
     """Which are asked."""
     seconds: float
     """How long there was no step."""
+    who: str
+    """The ranks as users read them."""
 
 
 class StuckFound(Event, frozen=True):

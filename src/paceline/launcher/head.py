@@ -235,7 +235,7 @@ class Head:
         self._takes_snapshots = generation.takes_snapshots
         self._signal = self._signal or supervision.told_by
         screen.close()
-        return outcome, generation.step, report.report_lines(outcome, supervision.witnesses())
+        return outcome, generation.step, report.report_lines(outcome, supervision.witnesses(), supervision.names)
 
     def _interrupt(self, number: signal.Signals) -> None:
         """Ctrl-C, or a scheduler's signal."""

@@ -35,6 +35,7 @@ newer one, this is the only file to mend.
 """
 
 import contextlib
+import logging
 from typing import Any
 
 import tensorflow as tf
@@ -109,6 +110,13 @@ def is_loss_of_process(fault: BaseException) -> bool:
 def is_loss_of_server(fault: BaseException) -> bool:
     """Whether what an operation has raised says that a parameter server does not answer any more."""
     return bool(cluster_coordinator._is_ps_failure(fault))
+
+
+def tells_of_loss(record: logging.LogRecord) -> bool:
+    """Whether the coordinator logs what the loss of a process has raised."""
+    is_its = record.module == cluster_coordinator.__name__.rpartition(".")[2]
+    told = record.args if isinstance(record.args, tuple) else ()
+    return is_its and any(isinstance(one, BaseException) and is_loss_of_process(one) for one in told)
 
 
 def failures_of(coordinator: Any) -> Any:

@@ -37,8 +37,14 @@ _CONNECT_SECONDS = 60.0
 
 def recover_workers(strategy: Any) -> None:
     """From now on lost workers of a `ParameterServerStrategy` are connected again one by one."""
+    logging.getLogger("tensorflow").addFilter(_without_losses)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     compat.set_failure_handler(coordinator, WorkerRecovery(coordinator))
+
+
+def _without_losses(record: logging.LogRecord) -> bool:
+    """The coordinator logs what it then raises, several times over; who is lost is said in a line of Paceline's."""
+    return not compat.tells_of_loss(record)
 
 
 class WorkerRecovery:

@@ -114,16 +114,22 @@ def attend(cluster: ClusterSpec) -> None:
         _LOGGER.warning("%s.", OPEN_SERVERS)
     await_servers(cluster, start_timeout_seconds(os.environ))
     if is_launched:
-        current_world().fails_with_another = _tells_of_lost_server
+        current_world().fails_with_another = functools.partial(tells_of_lost_server, cluster)
     else:
         departure_by_hand().at_end = lambda code: end_servers(cluster, code)
 
 
-def _tells_of_lost_server(error: BaseException | None) -> bool:
-    """Whether an exception, or one that led to it, was raised because a parameter server is lost."""
-    while error is not None and not compat.is_loss_of_server(error):
+def tells_of_lost_server(cluster: ClusterSpec, error: BaseException | None) -> bool:
+    """Whether an exception, or one that led to it, was raised because a parameter server of `cluster` is lost.
+
+    Not all that TensorFlow raises then says so: what was waiting for another message is told only that it is cancelled.
+    """
+    while error is not None and not isinstance(error, tf.errors.OpError):
         error = error.__cause__ or error.__context__
-    return error is not None
+    if error is None:
+        return False
+    servers = [task for task in servers_of(cluster) if task.type == PARAMETER_SERVER]
+    return compat.is_loss_of_server(error) or any(_fault_of(cluster.address_of(task)) for task in servers)
 
 
 @functools.cache

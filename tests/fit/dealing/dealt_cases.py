@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import sys
 import threading
 import time
@@ -17,8 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "strategy"))
 from blocking_layer import ENDLESS, Blocking, Trap
 from servers_in_process import strategy as strategy_of
 
+from paceline.cluster.spec import Address, ClusterSpec
 from paceline.fit.dealing.dealt_functions import cancel, dealer_of
 from paceline.fit.dealing.home_metrics import HomeMetrics
+from paceline.strategy.serving import tells_of_lost_server
 
 ROWS, WIDTH = 210, 5
 """Batches of 16: the last one is smaller."""
@@ -381,6 +384,21 @@ def failing_step() -> Any:
     wrong[-1] = 100.0
     told = fault_of(lambda: model.fit(wrong, y, batch_size=8, shuffle=False, verbose=0))
     return told, model.fit(x, y, batch_size=8, verbose=0).history["rows"]
+
+
+def errors_after_a_loss() -> Any:
+    """Which errors of a script are taken for the consequence of a lost parameter server: while one runs, and then."""
+    cancelled = tf.errors.CancelledError(None, None, "an earlier step has failed")
+    try:
+        raise KeyError("saving has failed") from cancelled
+    except KeyError as fault:
+        derived = fault
+    errors = [cancelled, derived, KeyError("mine")]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = Address("127.0.0.1", server.getsockname()[1])
+        cluster = ClusterSpec({"chief": (place,), "worker": (place,), "ps": (place,)})
+        while_it_runs = [tells_of_lost_server(cluster, error) for error in errors]
+    return while_it_runs, [tells_of_lost_server(cluster, error) for error in errors]
 
 
 def single_batches() -> Any:

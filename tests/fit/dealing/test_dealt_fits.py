@@ -113,6 +113,12 @@ def test_a_failing_step_tells_the_users_line_once(worlds: Worlds) -> None:
 
 
 @pytest.mark.processes
+def test_an_error_after_the_loss_of_a_server_is_no_cause(worlds: Worlds) -> None:
+    """A step that waited for another's message is told only that it is cancelled; that was taken for the script's."""
+    assert worlds.with_servers.run(CASES, "errors_after_a_loss").same == [[False] * 3, [True, True, False]]
+
+
+@pytest.mark.processes
 def test_single_batches(worlds: Worlds) -> None:
     trained, tested, expected, difference, iterations = worlds.with_servers.run(CASES, "single_batches").same
     assert trained["rows"] == 40.0

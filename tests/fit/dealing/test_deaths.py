@@ -35,13 +35,21 @@ def test_steps_of_killed_workers_are_done_again(tmp_path: Path) -> None:
 @pytest.mark.timeout(400)
 def test_training_goes_on_from_the_newest_snapshot(tmp_path: Path) -> None:
     def run(fault: str) -> Ended:
-        options = ["--max-restarts", "1", "--snapshot-dir", tmp_path / fault.removeprefix("after-")]
+        options = ["--max-restarts", "2", "--snapshot-dir", tmp_path / fault.removeprefix("after-")]
         command = ["-m", "paceline", "run", "--workers", "2", "--ps", "1", *options, "--snapshot-every", "20"]
         return run_python(*command, INTERRUPTED, fault, folder=tmp_path, limit_seconds=180)
 
     killed = run("kill")
     assert killed.code == 0, killed.output
     assert re.search(r"resuming from the snapshot of step 1[024]0: epoch 2", killed.output), killed.output
+    assert re.search(
+        r"paceline: ps 0 was killed .* at step 1\d\d; generation 2 resumes from step 1[024]0 ", killed.output
+    )
+    assert re.search(
+        r"paceline: the chief was killed .* at step 2\d\d; generation 3 resumes from step 2[024]0 ", killed.output
+    )
+    assert "rank 0" not in killed.output
+    assert "encountered the following error" not in killed.output, "TensorFlow logs what it then raises"
     left = run("leave")
     assert left.code == 75, left.output
     again = run("after-leave")

@@ -58,7 +58,7 @@ def test_an_evaluator_gets_the_numbers_of_the_workers_and_survives_what_happens(
     ended = job.ended(LIMIT_SECONDS)
     assert ended.code == 0, ended.output
     assert "paceline: evaluator 0 is started again; the others go on" in ended.output
-    assert "paceline: all workers have ended; waiting up to 600 s for the last work of evaluator 0" in ended.output
+    assert "paceline: training has ended; waiting up to 600 s for the last work of evaluator 0" in ended.output
 
     evaluations = json_lines(lines)
     steps = [one["step"] for one in evaluations]

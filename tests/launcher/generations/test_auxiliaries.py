@@ -32,6 +32,7 @@ from paceline.launcher.generations.decisions import (
 )
 from paceline.launcher.generations.event_lines import event_lines
 from paceline.launcher.generations.generation import GRACE_SECONDS, LEAVING_SECONDS, LIMIT_SECONDS, Generation
+from paceline.launcher.generations.names import Names
 from paceline.launcher.generations.report import report_lines, stopping_text
 from paceline.launcher.generations.restarts import Finish, Restart, RestartBudget, RestartPolicy
 from paceline.rendezvous.agent_messages import Kill, Replace
@@ -109,7 +110,7 @@ def test_without_restarts_left_the_others_go_on_and_the_last_of_a_role_ends_the_
     assert terminated == Terminate((0, 1))
     outcome = outcome_of(play(group, RankEnded(0, -15), RankEnded(1, -15)))
     assert outcome.exit_code == 5
-    lines = report_lines(outcome, dict.fromkeys(range(5), WITNESS))
+    lines = report_lines(outcome, dict.fromkeys(range(5), WITNESS), Names())
     assert lines[-1] == "paceline: ps 1 (alpha) exited with code 5. [worker-failed]"
 
 
@@ -153,7 +154,7 @@ def test_one_that_dies_in_a_row_is_given_up(role: Role, ends: bool):
     outcome = outcome_of(play(group, RankEnded(0, -15), RankEnded(1, -9)))
     assert outcome.exit_code == 128 + 11
     assert RestartPolicy(RestartBudget(3)).after(outcome, step=None, now=0.0) == Finish("")
-    lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS))
+    lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS), Names())
     assert "paceline: ps 0 (alpha) was killed by signal 11 (SIGSEGV). [worker-failed]" in lines
     assert lines[-1].startswith("paceline: ps 0 has died 6 times in a row, each time less than 60 s after its start")
     assert lines[-1].endswith("and the job ends. [crash-loop]")
@@ -174,12 +175,12 @@ def test_the_death_of_a_fatal_one_is_the_jobs_and_may_be_followed_by_a_restart()
     group = beside_two_workers(FATAL)
     [announced, told] = play(group, Said(2, FAILED), RankEnded(2, 3))
     assert isinstance(announced, Announce)
-    assert stopping_text(announced.cause, 2) == "ps 0 failed; stopping the job"
+    assert stopping_text(announced.cause, 2, Names()) == "ps 0 failed; stopping the job"
     assert told == Terminate((0, 1))
     outcome = outcome_of(play(group, RankEnded(0, -15), RankEnded(1, -15)))
     assert outcome.exit_code == 3
     assert RestartPolicy(RestartBudget(1)).after(outcome, step=4, now=0.0) == Restart(0.0)
-    lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS))
+    lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS), Names())
     assert lines[0].endswith("because ps 0 failed")
     assert lines[-1] == "paceline: ps 0 (alpha): ValueError: bad [worker-failed]"
 
@@ -289,7 +290,7 @@ def test_a_host_on_which_only_such_a_process_ran(role: Role, ends: bool):
     assert actions == ([Announce(HostLost((), "b", "is silent")), Terminate((0, 1))] if ends else [])
     outcome = outcome_of(play(group, RankEnded(0, 0), RankEnded(1, 0)))
     assert outcome.exit_code == (69 if ends else 0)
-    lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS))
+    lines = report_lines(outcome, dict.fromkeys(range(3), WITNESS), Names())
     assert lines[-1:] == (["paceline: host b is silent. [host-lost]"] if ends else [])
 
 

@@ -12,6 +12,11 @@ from paceline.launcher.generations.decisions import MAX_DEATHS, TellDeath, Worke
 
 _MAX_LINE_CHARACTERS = 300
 
+_FROM_START = re.compile(
+    r"WARNING: All log messages before absl::|I\d{4} [\d:.]+ |To enable the following instructions: "
+)
+"""What TensorFlow writes whenever it is imported."""
+
 _LESS_MEMORY = "Use fewer workers, a smaller batch, or a host (or container) with more memory. [out-of-memory]"
 
 _WHO_SENT = {
@@ -57,7 +62,7 @@ def death_lines(name: str, end: WorkerEnd, witness: Witness, left: str = "") -> 
             return [failed, *_with_code(end.failed.exception).split("\n")]
         traceback = end.failed.traceback.rstrip("\n").split("\n")
         return [failed, *traceback, _with_code(f"{who}: {in_one_line(end.failed.exception)}")]
-    words = [f"    {line}" for line in witness.last_words]
+    words = [f"    {line}" for line in witness.last_words if not _FROM_START.match(line)]
     heading = [f"The last lines of {name}'s stderr:"] if words else []
     return [*heading, *words, f"{who} {ended_text(end.exit_code or 0)}{left}.{_origin_text(end)}"]
 

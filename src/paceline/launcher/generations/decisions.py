@@ -11,6 +11,7 @@ from paceline.cluster.launched import PREEMPTION_SIGNALS
 from paceline.cluster.spec import Task
 from paceline.errors import EXIT_FAILED, EXIT_PREEMPTED, EXIT_SIGNALLED, EXIT_UNAVAILABLE
 from paceline.events.head_events import HostLost, LastWorkBegan, PreemptionBegan, RankEnded, RanksWaiting, StuckFound
+from paceline.launcher.generations.names import Names
 from paceline.launcher.workers.crew import UNSEEN_EXIT
 from paceline.rendezvous.agent_messages import Kill, Replace
 from paceline.rendezvous.channel import Failed, KilledFromOutside, Message
@@ -149,21 +150,22 @@ def ended_text(code: int) -> str:
     return f"was killed by signal {-code}{name}"
 
 
-def cause_text(cause: Cause) -> str:
+def cause_text(cause: Cause, names: Names) -> str:
     """What happened, in one phrase."""
     match cause:
         case WorkerFailed(rank=rank, failed=failed, exit_code=code):
-            return f"rank {rank} {'failed' if failed is not None else ended_text(code)}"
+            return f"{names.of(rank)} {'failed' if failed is not None else ended_text(code)}"
         case RoleFailed(task=task, end=end):
             return f"{task} {'failed' if end.failed is not None else ended_text(end.exit_code or 0)}"
         case WorkerLeft(rank=rank):
-            return f"rank {rank} ended before it joined the group"
+            return f"{names.of(rank)} ended before it joined the group"
         case GroupNotFormed():
             return "not all ranks connected in time"
         case HostLost(host=host):
             return f"host {host} is lost"
         case Hung(timeout_seconds=seconds):
-            return f"no rank made a step for {seconds:g} s"
+            chief = names.lone_chief
+            return f"{chief} made no step for {seconds:g} s" if chief else f"no rank made a step for {seconds:g} s"
         case Preemption():
             return "the job was preempted"
         case Interrupted(signal=number):

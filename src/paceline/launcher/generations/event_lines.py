@@ -13,7 +13,8 @@ from paceline.events.head_events import (
     StuckFound,
 )
 from paceline.events.worker_events import Event
-from paceline.launcher.generations.report import counted, ranks_text
+from paceline.launcher.generations.names import ranks_text
+from paceline.launcher.generations.report import counted
 
 
 def event_lines(event: Event) -> list[str]:
@@ -27,14 +28,14 @@ def event_lines(event: Event) -> list[str]:
             return list(lines)
         case RanksWaiting():
             text = _waiting_text(event)
-        case HangFound(ranks=ranks, seconds=seconds):
-            text = f"no step for {seconds:.0f} s; the stacks of {ranks_text(ranks)}:"
+        case HangFound(who=who, seconds=seconds):
+            text = f"no step for {seconds:.0f} s; the stacks of {who}:"
         case StuckFound(process=process, reason=reason):
             text = f"{process} {reason}; ending it. [hang]"
         case PreemptionBegan():
             text = "told to stop: a last snapshot is written if the step ends in time; a second signal kills at once"
         case LastWorkBegan(processes=processes, seconds=seconds):
-            text = f"all workers have ended; waiting up to {seconds:g} s for the last work of {', '.join(processes)}"
+            text = f"training has ended; waiting up to {seconds:g} s for the last work of {', '.join(processes)}"
         case StopBegan(reason=reason):
             text = reason
         case Recovered():

@@ -27,6 +27,7 @@ from paceline.launcher.generations.decisions import (
     cause_text,
     ended_text,
 )
+from paceline.launcher.generations.names import Names, ranks_text
 from paceline.launcher.workers.crew import START_AGAIN
 from paceline.launcher.workers.host_resources import CoreShare
 
@@ -38,23 +39,6 @@ _ENDS_OF_PREEMPTED = (0, EXIT_PREEMPTED, *(-number for number in PREEMPTION_SIGN
 
 _MAX_NAMED_HOSTS = 16
 _MAX_NAMED_RANKS = 16
-
-
-def ranks_text(ranks: Sequence[int], noun: str = "rank") -> str:
-    """Ranks as text.
-
-    >>> ranks_text([1]), ranks_text([0, 1, 2, 5])
-    ('rank 1', 'ranks 0-2 and 5')
-    """
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    parts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
-    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"{noun} {listed}" if len(ranks) == 1 else f"{noun}s {listed}"
 
 
 def start_text(num_workers: int, shares: Sequence[CoreShare] | None, num_gpus: int, job_id: str) -> str:
@@ -97,18 +81,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def stopping_text(cause: Cause, num_workers: int) -> str | None:
-    """The line when the job begins to stop; None when there is no other worker to stop."""
+def stopping_text(cause: Cause, num_workers: int, names: Names) -> str | None:
+    """The line when the job begins to stop; None when there is no other rank to stop."""
+    who = "the job" if names.lone_chief else counted(num_workers, "worker")
     match cause:
         case Interrupted(signal=number):
             again = "; Ctrl-C again kills at once" if number == signal.SIGINT else ""
-            return f"stopping {counted(num_workers, 'worker')} ({number.name}){again}"
+            return f"stopping {who} ({number.name}){again}"
         case Preemption():
-            return f"stopping {counted(num_workers, 'worker')} now; steps after the newest snapshot are lost"
+            return f"stopping {who} now; steps after the newest snapshot are lost"
         case WorkerFailed() if num_workers == 1:
             return None
         case _:
-            return f"{cause_text(cause)}; stopping the job"
+            return f"{cause_text(cause, names)}; stopping the job"
 
 
 def stopped_text(number: signal.Signals, generation: int | None = None) -> str:
@@ -127,7 +112,7 @@ def stopped_text(number: signal.Signals, generation: int | None = None) -> str:
     return f"paceline: stopped by {number.name}, {when}. [stopped]"
 
 
-def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str]:
+def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness], names: Names) -> list[str]:
     """The last lines of a job that failed or was stopped; none for a job that succeeded."""
     if outcome.cause is None:
         return []
@@ -135,13 +120,13 @@ def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness]) -> list[str
     lines = []
     for end in outcome.workers:
         if not (isinstance(cause, WorkerFailed | WorkerLeft) and end.rank == cause.rank):
-            lines += _consequence(end, cause, witnesses[end.rank])
-    return lines + _cause_lines(cause, outcome.workers, witnesses)
+            lines += _consequence(end, cause, witnesses[end.rank], names)
+    return lines + _cause_lines(cause, outcome.workers, witnesses, names)
 
 
-def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> list[str]:
+def _consequence(end: WorkerEnd, cause: Cause, witness: Witness, names: Names) -> list[str]:
     """How one rank ended after the `cause`: one line, or none if that is not news."""
-    rank = f"paceline: rank {end.rank}"
+    rank = f"paceline: {names.of(end.rank)}"
     if end.gone and isinstance(cause, Preemption):
         return [f"{rank} was lost with host {witness.host}"]
     if end.gone:
@@ -160,20 +145,21 @@ def _consequence(end: WorkerEnd, cause: Cause, witness: Witness) -> list[str]:
     if end.killed_from_outside is not None:
         return [f"{rank} {ended_text(end.exit_code)}, too; Paceline did not send that signal"]
     if end.exit_code in (0, -signal.SIGTERM, -signal.SIGKILL):
-        return [f"{rank} was stopped because {cause_text(cause)}"]
+        return [f"{rank} was stopped because {cause_text(cause, names)}"]
     return [f"{rank} {ended_text(end.exit_code)} later"]
 
 
 FROM_SNAPSHOT = f"{START_AGAIN.removesuffix('.')}: training continues from the newest snapshot."
 
 
-def why_text(cause: Cause | None, names: Mapping[int, str], *, takes_snapshots: bool) -> str:
+def why_text(cause: Cause | None, places: Mapping[int, str], names: Names, *, takes_snapshots: bool) -> str:
     """Why ranks are told to end, which completes the sentence "rank 0 …", for users of workers that were started by
     hand: no report follows on their terminals.
 
     Args:
         cause: None: all ranks were told to leave.
-        names: Of each rank, with its host and address.
+        places: Each rank with its host and address.
+        names: Of the ranks.
         takes_snapshots: Whether training can go on from one.
     """
     again = FROM_SNAPSHOT if takes_snapshots else START_AGAIN
@@ -181,35 +167,35 @@ def why_text(cause: Cause | None, names: Mapping[int, str], *, takes_snapshots: 
         case None:
             return "was told to stop, as another rank was: a last snapshot is written if the step ends in time"
         case WorkerFailed(rank=rank, failed=failed) if failed is not None:
-            because, code = f"{names[rank]} failed: {in_one_line(failed.exception)}", "[rank-lost]"
+            because, code = f"{places[rank]} failed: {in_one_line(failed.exception)}", "[rank-lost]"
             if own := closing_code(because):
                 because, code = because.removesuffix(own), own.strip()
         case WorkerFailed(rank=rank, exit_code=exit_code):
-            because, code = f"{names[rank]} {ended_text(exit_code)}", "[rank-lost]"
+            because, code = f"{places[rank]} {ended_text(exit_code)}", "[rank-lost]"
         case HostLost(ranks=[rank, *_], reason=reason):
-            because, code = f"{names[rank]} {reason}", "[rank-lost]"
+            because, code = f"{places[rank]} {reason}", "[rank-lost]"
         case WorkerLeft(rank=rank):
-            because, code = f"{names[rank]} ended before it joined the group", "[worker-left]"
+            because, code = f"{places[rank]} ended before it joined the group", "[worker-left]"
         case Hung(ranks=blamed, states=states):
             shown = sorted(states, key=lambda state: state[0] not in blamed)[:_MAX_NAMED_RANKS]
-            where = "; ".join(f"rank {rank} {state}" for rank, state in sorted(shown))
+            where = "; ".join(f"{names.of(rank)} {state}" for rank, state in sorted(shown))
             more = f"; and {counted(len(states) - len(shown), 'rank')} more" if len(shown) < len(states) else ""
-            because, code = f"{_hung_text(cause)}. {where}{more}", "[hang]"
+            because, code = f"{_hung_text(cause, names)}. {where}{more}", "[hang]"
         case GroupNotFormed():
-            because, code = cause_text(cause), "[start-timeout]"
+            because, code = cause_text(cause, names), "[start-timeout]"
         case Preemption() | Interrupted():
-            because, code = cause_text(cause), "[stopped]"
+            because, code = cause_text(cause, names), "[stopped]"
         case _:
-            because, code = cause_text(cause), "[rank-lost]"
+            because, code = cause_text(cause, names), "[rank-lost]"
     because = because if because.endswith("...") else f"{because.removesuffix('.')}."
     return f"was stopped, because {because} {again} {code}"
 
 
-def _cause_lines(cause: Cause, ends: Sequence[WorkerEnd], witnesses: Mapping[int, Witness]) -> list[str]:
+def _cause_lines(cause: Cause, ends: Sequence[WorkerEnd], witnesses: Mapping[int, Witness], names: Names) -> list[str]:
     match cause:
         case WorkerFailed(rank=rank, waiting=waiting):
             left = f", before it joined the group; {ranks_text(waiting)} waited for rank {rank}" if waiting else ""
-            return death_lines(f"rank {rank}", ends[rank], witnesses[rank], left)
+            return death_lines(names.of(rank), ends[rank], witnesses[rank], left)
         case RoleFailed(task=task, end=end, num_deaths=num_deaths):
             again = [f"paceline: {task} {loop_text(num_deaths)}, and the job ends. [crash-loop]"]
             return [*death_lines(str(task), end, witnesses[end.rank]), *(again if num_deaths >= MAX_DEATHS else [])]
@@ -225,10 +211,10 @@ def _cause_lines(cause: Cause, ends: Sequence[WorkerEnd], witnesses: Mapping[int
                 "[start-timeout]"
             ]
         case HostLost(ranks=ranks, host=host, reason=reason):
-            ran = f", where {ranks_text(ranks)} ran," if ranks else ""
+            ran = f", where {names.all_of(ranks)} ran," if ranks else ""
             return [f"paceline: host {host}{ran} {reason}. [host-lost]"]
         case Hung():
-            return _hang_lines(cause, ends)
+            return _hang_lines(cause, ends, names)
         case Preemption(step=step):
             where = "" if step is None else f" after step {step}"
             return [f"paceline: the job was told to stop, and stopped{where}. [stopped]"]
@@ -236,22 +222,24 @@ def _cause_lines(cause: Cause, ends: Sequence[WorkerEnd], witnesses: Mapping[int
             return []
 
 
-def _hang_lines(cause: Hung, ends: Sequence[WorkerEnd]) -> list[str]:
+def _hang_lines(cause: Hung, ends: Sequence[WorkerEnd], names: Names) -> list[str]:
     """Where each rank was, and which ranks are known to be the cause."""
     injected = {
         end.rank: f"; --chaos injected this fault: {end.injected_fault}"
         for end in ends
         if end.injected_fault is not None
     }
-    states = [f"paceline: rank {rank} {state}{injected.get(rank, '')}" for rank, state in cause.states]
+    states = [f"paceline: {names.of(rank)} {state}{injected.get(rank, '')}" for rank, state in cause.states]
     return [
         *states,
-        f"paceline: {_hung_text(cause)}. The stacks above show where each rank was. If such pauses are normal, raise "
-        "--hang-timeout. [hang]",
+        f"paceline: {_hung_text(cause, names)}. The stacks above show where each rank was. If such pauses are normal, "
+        "raise --hang-timeout. [hang]",
     ]
 
 
-def _hung_text(cause: Hung) -> str:
+def _hung_text(cause: Hung, names: Names) -> str:
     where = "" if cause.step is None else f" after step {cause.step}"
+    if names.lone_chief:  # nobody waits for it in a collective
+        return f"{names.lone_chief} made no step for {cause.timeout_seconds:g} s{where}"
     blamed = f"the others wait for {ranks_text(cause.ranks)}" if cause.ranks else "no rank is known to be the cause"
     return f"no step for {cause.timeout_seconds:g} s{where}; {blamed}"

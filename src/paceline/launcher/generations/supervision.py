@@ -47,6 +47,7 @@ from paceline.launcher.generations.decisions import (
     cause_text,
 )
 from paceline.launcher.generations.generation import Generation
+from paceline.launcher.generations.names import names_of
 from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.worker_output import WorkerOutput
 from paceline.launcher.workers.crew import Crew
@@ -100,7 +101,9 @@ class Supervision:
         identities = [one for _, order in crews for one in order.identities]
         self._tasks = {one.rank: one.task for one in identities}
         self._num_workers = sum(one.in_world for one in identities)
-        self._names = {
+        self.names = names_of(identities)
+        """What users read of the processes."""
+        self._places = {
             one.rank: f"rank {one.rank} ({crew.facts.hostname}, {order.cluster[one.task.type][one.task.index]})"
             for crew, order in crews
             for one in order.identities
@@ -144,7 +147,7 @@ class Supervision:
                 self._timer.cancel()
             for output in self._outputs.values():
                 output.end(time.monotonic())
-        reason, step = "" if outcome.cause is None else cause_text(outcome.cause), self._generation.step
+        reason, step = "" if outcome.cause is None else cause_text(outcome.cause, self.names), self._generation.step
         self._bus.emit(GenerationEnded(number, step, outcome.exit_code, reason))
         return outcome
 
@@ -174,13 +177,13 @@ class Supervision:
             case Spoke():
                 self._said(report.rank, report.message)
             case Garbled(rank=rank, fault=fault):
-                who = self._name(rank)
+                who = self.names.of(rank)
                 self._say(f"{who} sent its agent something else than a message, which is ignored: {fault}")
             case Complaint(text=text):
                 self._say(text)
             case Examined(rank=rank, state=state):
                 host = self._crew_of[rank].facts.hostname
-                self._say(f"{self._name(rank)} (pid {self._pids.get(rank, 0)} on {host}) {state}")
+                self._say(f"{self.names.of(rank)} (pid {self._pids.get(rank, 0)} on {host}) {state}")
             case Fence():
                 self._fenced(report)
             case Interrupt(signal=number):
@@ -272,7 +275,8 @@ class Supervision:
                 if not self._outcome.done():
                     self._outcome.set_result(outcome)
             case Terminate(ranks=ranks):
-                why = report.why_text(self._cause, self._names, takes_snapshots=self._generation.takes_snapshots)
+                takes_snapshots = self._generation.takes_snapshots
+                why = report.why_text(self._cause, self._places, self.names, takes_snapshots=takes_snapshots)
                 self._order(agent_messages.Terminate(ranks, why))
             case Kill():
                 self._order(action)
@@ -282,17 +286,14 @@ class Supervision:
             case Announce(cause=cause):
                 self._cause = cause
                 self._screen.show_all()
-                if (text := report.stopping_text(cause, self._num_workers)) is not None:
+                if (text := report.stopping_text(cause, self._num_workers, self.names)) is not None:
                     self._bus.emit(StopBegan(text))
             case Examine(ranks=ranks, seconds=seconds):
                 self._screen.show_all()  # where all ranks hang in one place, too
-                self._bus.emit(HangFound(ranks, seconds))
+                self._bus.emit(HangFound(ranks, seconds, self.names.all_of(ranks)))
                 self._order(agent_messages.Examine(ranks))
             case TellDeath():
                 self._bus.emit(Notice(tuple(outlived_lines(action, self.witnesses()[action.end.rank]))))
-
-    def _name(self, rank: int) -> str:
-        return f"rank {rank}" if rank < self._num_workers else str(self._tasks[rank])
 
     def _say(self, text: str) -> None:
         self._bus.emit(Notice((f"paceline: {text}",)))

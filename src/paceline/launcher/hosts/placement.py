@@ -13,6 +13,7 @@ from paceline.cluster import environment
 from paceline.cluster.launched import WorkerIdentity, slot_holders
 from paceline.cluster.spec import Address, Role, Task, numbers_with_slots
 from paceline.launcher.generations import report
+from paceline.launcher.generations.names import names_of
 from paceline.launcher.hosts.gathering import Member
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.crew import Crew
@@ -145,7 +146,7 @@ class Lineup:
                         place = f"cores {own}"
                         place += f", GPU {gpus[number % len(gpus)]}" if gpus and number is not None else ""
                     address = order.cluster[identity.task.type][identity.task.index]
-                    who = f"rank {identity.rank}" if identity.label.isdecimal() else identity.label
+                    who = names_of(order.identities).of(identity.rank)
                     lines.append(f"{who}: {place}, address {address}")
             if job.options.log_dir is not None:
                 lines.append(f"log files: {job.options.log_dir}/latest/job_0.log and so on")
