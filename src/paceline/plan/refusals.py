@@ -5,7 +5,7 @@ from paceline.plan.schedules import Schedule
 
 
 def refuse(
-    schedule: Schedule,
+    schedule: Schedule | None,
     stages: int,
     micro_batches: int,
     *,
@@ -16,7 +16,7 @@ def refuse(
     """Refuses numbers that do not go together.
 
     Args:
-        schedule: Which one.
+        schedule: Which one; None: not known.
         stages: Places in the pipeline.
         micro_batches: Of one batch.
         num_layers: Of the model; None: not known.
@@ -31,7 +31,7 @@ def refuse(
 
 
 def faults_of(
-    schedule: Schedule,
+    schedule: Schedule | None,
     stages: int,
     micro_batches: int,
     num_layers: int | None,
@@ -42,7 +42,7 @@ def faults_of(
     if stages < 1 or micro_batches < 1:
         return [f"Received stages={stages} and micro_batches={micro_batches}; both are at least 1."]
     faults = []
-    if num_layers is not None and (num_chunks := len(schedule.places(stages))) > num_layers:
+    if schedule and num_layers is not None and (num_chunks := len(schedule.places(stages))) > num_layers:
         faults.append(
             f"{num_chunks} chunks ({stages} stages, schedule {schedule.name!r}) are more than the model's {num_layers} "
             "layers: ask for fewer stages."
@@ -54,7 +54,7 @@ def faults_of(
             f"A batch of {batch_rows} rows cannot be cut into {micro_batches} micro-batches{of_each}: ask for at most "
             f"{batch_rows // replicas}, or enlarge the batch."
         )
-    if micro_batches < (fewest := schedule.fewest_micro_batches(stages)):
+    if schedule and micro_batches < (fewest := schedule.fewest_micro_batches(stages)):
         faults.append(
             f"The schedule {schedule.name!r} with {stages} stages needs at least {fewest} micro-batches, not "
             f"{micro_batches}."

@@ -7,8 +7,9 @@ from paceline.comm.axes import DATA
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
+from paceline.plan.byte_text import num_bytes
 from paceline.plan.refusals import refuse
-from paceline.plan.schedules import Schedule, schedule_named
+from paceline.plan.schedules import schedule_named
 from paceline.strategy.base import SynchronousStrategy, local_device
 from paceline.strategy.mirrored import relaunch_over
 
@@ -19,8 +20,10 @@ REPLICA = "replica"
 """The axis of the replicas of one stage. It is not the axis `data`, whose ranks share the rows of what is read: here
 every rank reads whole batches, and takes its rows of them when it cuts them into micro-batches."""
 
-_RUN = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v")
-"""The schedules that can be run."""
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v")
+"""Those that can be run."""
+
+AUTO = "auto"
 
 
 class PipelineStrategy(SynchronousStrategy):
@@ -41,10 +44,16 @@ class PipelineStrategy(SynchronousStrategy):
         stages: How many. The number of workers is a multiple of theirs; rank = stage x replicas + replica.
         micro_batches: Of a replica's rows of a batch; if it has fewer rows in the last batch, as many as rows.
         schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"zb_h1"`` or ``"zb_v"``; all compute the same.
+            ``"auto"``: the one whose step is expected to be the shortest.
         balance: The number of layers of each chunk, e.g. ``[5, 7]``. A stage has one chunk; with ``"interleaved"`` and
-            ``"zb_v"`` two. None: see `split_after`.
+            ``"zb_v"`` two. ``"auto"``: the layers are measured, and the slowest chunk gets as fast as can be. None: see
+            `split_after`.
         split_after: The last layer of each stage but the last, by name, e.g. ``["block3"]``. None without `balance`:
-            as many layers on each stage.
+            as many layers on each stage; with ``schedule="auto"`` or a limit as with ``balance="auto"``.
+        memory_limit: What a worker may hold of weights, slots, gradients and activations, e.g. ``"2GB"``, or a number
+            of bytes. The layers are measured, and only splits and schedules count that are expected to keep it.
+        recompute: Whether a stage keeps only its inputs of a micro-batch and computes the forward again before the
+            backward: less memory, and a forward more for each micro-batch. The numbers are the same.
 
     Raises:
         ConfigurationError: numbers that do not go together, or a job of another number of workers.
@@ -56,23 +65,34 @@ class PipelineStrategy(SynchronousStrategy):
         stages: int,
         micro_batches: int,
         schedule: str = "1f1b",
-        balance: Sequence[int] | None = None,
+        balance: Sequence[int] | str | None = None,
         split_after: Sequence[str] | None = None,
+        memory_limit: int | str | None = None,
+        recompute: bool = False,
     ) -> None:
         world = current_world()
         self.stages, self.micro_batches = stages, micro_batches
-        self.schedule: Schedule = schedule_named(schedule)
-        self.balance = None if balance is None else list(balance)
+        self.schedule, self.recompute = schedule, recompute
+        self.balance: list[int] | None = list(balance) if balance is not None and not isinstance(balance, str) else None
         self.split_after = None if split_after is None else list(split_after)
-        if schedule not in _RUN:
+        self.memory_limit_bytes = num_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
+        self.is_measured = AUTO in (schedule, balance) or memory_limit is not None
+        """Whether layers are measured before the first step."""
+        if schedule not in (AUTO, *SCHEDULES):
+            known = schedule_named(schedule).name
             raise ConfigurationError(
-                f"The schedule {schedule!r} can be planned, but not run yet: use one of {', '.join(_RUN)}. [pipeline]"
+                f"The schedule {known!r} can be planned, but not run yet: use one of {', '.join(SCHEDULES)}, or auto. "
+                "[pipeline]"
+            )
+        if isinstance(balance, str) and balance != AUTO:
+            raise ConfigurationError(
+                f"Received balance={balance!r}; expected 'auto', or the number of layers of each chunk. [pipeline]"
             )
         if balance is not None and split_after is not None:
             raise ConfigurationError("Received balance and split_after; give one of the two. [pipeline]")
         if not world.launched and world.size == 1 and stages > 1 and micro_batches >= 1:
             relaunch_over(stages, "PipelineStrategy", "stages")
-        refuse(self.schedule, stages, micro_batches, world_size=world.size)
+        refuse(None if schedule == AUTO else schedule_named(schedule), stages, micro_batches, world_size=world.size)
         self.replicas = world.size // stages
         if world.size > 1:
             world.arrange({STAGE: stages, REPLICA: self.replicas, DATA: 1})
@@ -121,4 +141,4 @@ class PipelineStrategy(SynchronousStrategy):
         )
 
 
-__all__ = ["REPLICA", "STAGE", "PipelineStrategy"]
+__all__ = ["AUTO", "REPLICA", "SCHEDULES", "STAGE", "PipelineStrategy"]

@@ -36,6 +36,7 @@ def other_stages_variables(model: keras.Model) -> list[keras.Variable]:
 ALL = (
     ("gpipe", "skips", {"balance": [2, 4]}),
     ("1f1b", "skips", {"split_after": ["third"]}),
+    ("auto", "skips", {"balance": "auto", "recompute": True}),
     ("zb_h1", "skips", {"balance": [1, 5]}),
     ("interleaved", "skips", {"balance": [1, 1, 1, 3]}),
     ("zb_v", "skips", {"balance": [1, 2, 1, 2]}),

@@ -19,9 +19,13 @@ def _float64() -> None:
     keras.config.set_dtype_policy(policy)
 
 
+_RECOMPUTED = {"attention": True}  # Dropout draws the same numbers again
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_chunks_of_a_model_train_as_the_model(name: str) -> None:
     _, expected = trained(JOBS[name], contextlib.nullcontext())
-    strategy = paceline.PipelineStrategy(stages=1, micro_batches=3, schedule="interleaved")
+    recompute = _RECOMPUTED.get(name, False)
+    strategy = paceline.PipelineStrategy(stages=1, micro_batches=3, schedule="interleaved", recompute=recompute)
     _, found = trained(JOBS[name], strategy.scope())
     check_equal(found, expected)

@@ -14,7 +14,7 @@ _SCRIPT = Path(__file__).with_name("pipeline_job.py")
 @pytest.mark.parametrize(
     ("workers", "trained"),
     [
-        (2, [f"{schedule}: skips" for schedule in ("gpipe", "1f1b", "zb_h1", "interleaved", "zb_v")]),
+        (2, [f"{schedule}: skips" for schedule in ("gpipe", "1f1b", "auto", "zb_h1", "interleaved", "zb_v")]),
         (4, ["gpipe: masked sequences", "gpipe: images", "1f1b: skips"]),
     ],
 )

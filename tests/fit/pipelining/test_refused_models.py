@@ -72,6 +72,7 @@ def _fit(
         ({"build": _Subclassed}, "has a `call` of its own"),
         ({"build": _shared, "balance": [1, 3]}, "the layers twice, twice .call 2. belong together"),
         ({"build": _stateful}, "stateful=True in states"),
+        ({"build": _dense, "memory_limit": 10}, r'no split .* fits .* the smallest limit .* memory_limit="1MB"'),
     ],
 )
 def test_models_that_no_pipeline_trains(arguments: dict[str, Any], said: str) -> None:
@@ -85,6 +86,7 @@ def test_models_that_no_pipeline_trains(arguments: dict[str, Any], said: str) ->
         ({"stages": 0, "micro_batches": 2}, "stages=0 and micro_batches=2; both are at least 1"),
         ({"stages": 1, "micro_batches": 2, "schedule": "pipedream"}, "can be planned, but not run yet"),
         ({"stages": 1, "micro_batches": 2, "balance": [2], "split_after": []}, "give one of the two"),
+        ({"stages": 1, "micro_batches": 2, "balance": "even"}, "balance='even'; expected 'auto'"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> None:

@@ -12,13 +12,14 @@ from paceline.fit.pipelining.stage_optimizers import build_for_stage
 from paceline.plan.refusals import refuse as refuse_numbers
 
 
-def build(model: Any, specs: Any, batch_rows: int | None, *, is_run: bool) -> None:
+def build(model: Any, specs: Any, batch_rows: int | None, *, is_fitted: bool, is_run: bool) -> None:
     """Divides a model, and builds the optimizer for this stage's weights, and metrics. All ranks call it alike.
 
     Args:
         model: Compiled.
         specs: Of the data.
-        batch_rows: Of the batches that it is trained on, but the last one; None: nobody knows, or trains.
+        batch_rows: Of all batches but the last one; None: nobody knows.
+        is_fitted: Whether it is trained on these data.
         is_run: Whether a `fit` or `evaluate` begins: the script may have changed values since the one before it.
 
     Raises:
@@ -27,17 +28,17 @@ def build(model: Any, specs: Any, batch_rows: int | None, *, is_run: bool) -> No
     refuse(model)
     strategy = model.distribute_strategy
     refuse_numbers(
-        strategy.schedule,
+        None,
         strategy.stages,
         strategy.micro_batches,
-        batch_rows=batch_rows,
+        batch_rows=batch_rows if is_fitted else None,
         world_size=strategy.world.size,
     )
     with strategy.scope():
         if not model.built:
             x, _, _ = keras.utils.unpack_x_y_sample_weight(specs)
             model.build(keras.tree.map_structure(lambda leaf: tuple(leaf.shape), x))
-        build_for_stage(model, pipelined(model).trained)
+        build_for_stage(model, pipelined(model, batch_rows).trained)
         with no_numbers_yet():
             model._symbolic_build(data_batch=specs)
     if strategy.replicas > 1 and is_due(model, each_time=is_run):

@@ -5,8 +5,8 @@
     W   gradients of the weights   stash, rest ─► sums of gradients
     BW  both in one call           stash, gradients of what was handed on ─► gradients of what was received, sums
 
-The stash is what crosses from F to the others, so its bytes are known. What follows from weights alone is not stashed
-but computed again: a schedule that is synchronous changes no weights between F and BW.
+R, a recomputation, is F once more. The stash is what crosses from F to the others, so its bytes are known. What follows
+from weights alone is not stashed but computed again: a synchronous schedule changes no weights between F and BW.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,16 +79,33 @@ class ChunkFunctions:
         """What micro-batches add to each total, together: `one` has the data of all rows."""
         return [] if self._parts is None else self._parts(one.feeds)
 
-    def forward(self, one: Pass) -> tuple[list[Any], list[Any], list[Any], Any]:
-        """F: what is handed on, the model's outputs, the new states, the share of the losses (None without any)."""
+    def forward(self, one: Pass, *, is_recomputed: bool = False) -> tuple[list[Any], list[Any], list[Any], Any]:
+        """F: what is handed on, the model's outputs, the new states, the share of the losses (None without any).
+
+        Args:
+            one: Keeps the stash.
+            is_recomputed: Whether it keeps what F reads instead, for `recompute`.
+        """
         trace = self.trace
         made = self._forward(one.feeds)
         handed_on, predictions, states, loss, stash = parted(
             made, [len(trace.handed_on), len(trace.predictions), len(trace.new_states), len(_some(trace.loss))]
         )
+        if is_recomputed:
+            read = {id(feed) for feed in self._forward.feeds} | self._kept
+            one.feeds = {key: value for key, value in one.feeds.items() if key in read}
+        else:
+            self._hold(one, stash)
+        return handed_on, predictions, states, loss[0] if loss else None
+
+    def recompute(self, one: Pass) -> None:
+        """R: computes the stash again, from what F has read."""
+        made = self._forward(one.feeds)
+        self._hold(one, made[len(made) - len(self._stash) :])
+
+    def _hold(self, one: Pass, stash: list[Any]) -> None:
         one.feeds = {key: value for key, value in one.feeds.items() if key in self._kept}
         one.feed(self._stash, stash)
-        return handed_on, predictions, states, loss[0] if loss else None
 
     def backward(self, one: Pass) -> tuple[list[Any], list[Any], list[Any]]:
         """BW: gradients of what was received, the new sums, (values, indices) of what was looked up, flat."""

@@ -88,12 +88,12 @@ def built(keras_build: Function) -> Function:
             keras_build(self, iterator=iterator, data_batch=data_batch)
             return
         is_fitted = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
-        batch_rows = iterator.description.batch_size if is_fitted and iterator is not None else None
+        batch_rows = None if iterator is None else iterator.description.batch_size
         if iterator is not None and is_fitted:
             strategy = self.distribute_strategy
             compare_over_ranks(facts_of(self, iterator.description, iterator.num_batches), strategy.fit_group)
         specs = data_batch if iterator is None else iterator._distributed_dataset.element_spec
-        build(self, specs, batch_rows, is_run=iterator is not None)
+        build(self, specs, batch_rows, is_fitted=is_fitted, is_run=iterator is not None)
 
     return _maybe_symbolic_build
 

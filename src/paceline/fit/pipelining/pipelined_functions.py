@@ -107,9 +107,9 @@ class PipelinedPrediction:
         return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *outputs)
 
     def _predicted(self, data: Any) -> Any:
-        pipeline = pipelined(self._model)
         x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
         leaves, specs = flat_data((x,))
+        pipeline = pipelined(self._model, int(leaves[0].shape[0]))
         functions = pipeline.functions(specs, training=False, losses=False)
         sums, _ = pipeline.walk(functions, leaves, with_backward=False)
         made = []

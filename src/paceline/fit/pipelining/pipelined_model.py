@@ -6,36 +6,35 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from paceline.errors import ConfigurationError
 from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
 from paceline.fit.pipelining.chunk_tracing import trace
 from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.deferred_variables import give_values, take_values
+from paceline.fit.pipelining.division import division_of
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
-from paceline.fit.pipelining.model_layers import ModelLayers, layers_of
 from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
 from paceline.fit.pipelining.stage_walk import Batch, ChunkSums, StageWalk
 from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Send
-from paceline.plan.partition import least_greatest
 from paceline.plan.planning import make_plan
-from paceline.plan.profile import Layer, Profile
-from paceline.plan.refusals import refuse
-from paceline.plan.split import cuts_of_balance, cuts_of_names
 from paceline.strategy.pipeline import PipelineStrategy
 
 _models: "WeakKeyDictionary[Any, PipelinedModel]" = WeakKeyDictionary()
 
 
-def pipelined(model: Any) -> "PipelinedModel":
-    """The pipeline of a built model; divides the model when it is first asked for. All ranks do that alike.
+def pipelined(model: Any, batch_rows: int | None = None) -> "PipelinedModel":
+    """The pipeline of a built model; divides the model when it is first asked for. All ranks do that together.
+
+    Args:
+        model: Built.
+        batch_rows: Of the batches that are about to come; None: not known.
 
     Raises:
         ConfigurationError: the model cannot be divided as the strategy says.
     """
     if model not in _models:
-        _models[model] = PipelinedModel(model, model.distribute_strategy)
+        _models[model] = PipelinedModel(model, model.distribute_strategy, batch_rows)
     return _models[model]
 
 
@@ -45,15 +44,16 @@ class PipelinedModel:
     Args:
         model: Built. Its variables lose or get their values here.
         strategy: Its strategy.
+        batch_rows: See `pipelined`.
     """
 
-    def __init__(self, model: Any, strategy: PipelineStrategy) -> None:
+    def __init__(self, model: Any, strategy: PipelineStrategy, batch_rows: int | None) -> None:
         self._model, self._strategy = model, strategy
-        layers = layers_of(model)
-        self.cuts = _cuts(layers, strategy)
-        self.chunks = cut(model, layers, self.cuts)
+        division = division_of(model, strategy, batch_rows)
+        self._schedule = division.schedule
+        self.chunks = cut(model, division.layers, division.cuts)
         self.edges = tuple(self.chunks.edges)
-        self.stage_of = strategy.schedule.places(strategy.stages)
+        self.stage_of = self._schedule.places(strategy.stages)
         self.own = [number for number, stage in enumerate(self.stage_of) if stage == strategy.stage]
         for chunk, stage in zip(self.chunks.chunks, self.stage_of, strict=True):
             if stage == strategy.stage:
@@ -112,7 +112,11 @@ class PipelinedModel:
         if micro_batches not in self._plans:
             strategy = self._strategy
             self._plans[micro_batches] = make_plan(
-                strategy.schedule, strategy.stages, micro_batches, edges=self.edges or None
+                self._schedule,
+                strategy.stages,
+                micro_batches,
+                edges=self.edges or None,
+                recompute=strategy.recompute,
             )
         return self._plans[micro_batches]
 
@@ -144,27 +148,3 @@ def _is_forward(action: Action) -> bool:
         case Send(message) | Receive(message):
             return not message.is_gradient
     return False
-
-
-def _cuts(layers: ModelLayers, strategy: PipelineStrategy) -> tuple[int, ...]:
-    num_chunks = len(strategy.schedule.places(strategy.stages))
-    num_layers = len(layers.layers)
-    refuse(
-        strategy.schedule,
-        strategy.stages,
-        strategy.micro_batches,
-        num_layers=num_layers,
-        world_size=strategy.world.size,
-    )
-    profile = Profile(tuple(Layer(one.name, 0.0, 0.0, 0.0, one.reads) for one in layers.layers), layers.ties)
-    if strategy.balance is not None:
-        return cuts_of_balance(profile, strategy.balance, num_chunks)
-    if strategy.split_after is not None:
-        return cuts_of_names(profile, strategy.split_after, num_chunks)
-    found = least_greatest(profile.cuts, num_chunks, num_chunks, (1,), lambda _, first, last, __: last - first)
-    if found is None:
-        raise ConfigurationError(
-            f"The model has no {num_chunks - 1} places between its layers where it may be cut, because layers share "
-            "weights: ask for fewer stages. [pipeline]"
-        )
-    return found[1].cuts

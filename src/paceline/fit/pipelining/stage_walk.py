@@ -86,6 +86,7 @@ class StageWalk:
         self._plan, self._stage, self._chunks = plan, stage, chunks
         self._functions, self._messages, self._batch = functions, messages, batch
         self._passes: dict[tuple[int, int], Pass] = {}
+        self._recomputed: set[tuple[int, int]] = set()
         self._arrivals: dict[Message, Arrival] = {}
         self._handed: dict[Message, list[Any]] = {}
         self._beginnings = {number: _states(one) for number, one in functions.items()}
@@ -104,6 +105,11 @@ class StageWalk:
 
     def run(self, actions: Sequence[Action]) -> dict[int, ChunkSums]:
         """Does what `actions`, all or some of the plan's, say; by chunk, what they leave."""
+        self._recomputed = {
+            (action.chunk, action.micro_batch)
+            for action in actions
+            if isinstance(action, Compute) and action.operation is Operation.RECOMPUTE
+        }
         ahead = 0
         for at, action in enumerate(actions):
             match action:
@@ -154,10 +160,13 @@ class StageWalk:
         return self._arrivals.pop(message).wait()
 
     def _compute(self, operation: Operation, chunk: int, number: int) -> None:
-        if operation is Operation.FORWARD:
-            self._forward(chunk, number)
-        else:
-            self._backward(operation, chunk, number)
+        match operation:
+            case Operation.FORWARD:
+                self._forward(chunk, number)
+            case Operation.RECOMPUTE:
+                self._functions[chunk].recompute(self._passes[chunk, number])
+            case _:
+                self._backward(operation, chunk, number)
 
     def _forward(self, chunk: int, number: int) -> None:
         functions, left = self._functions[chunk], self.sums[chunk]
@@ -166,7 +175,8 @@ class StageWalk:
         one.feed(trace.received, self._collected(chunk, number))
         one.feed(trace.totals, self._totals[chunk])
         one.feed(trace.states, self._states_before(chunk))
-        handed_on, predictions, states, loss = functions.forward(one)
+        is_recomputed = (chunk, number) in self._recomputed
+        handed_on, predictions, states, loss = functions.forward(one, is_recomputed=is_recomputed)
         if not functions.is_training:
             del self._passes[chunk, number]
         for at, (variable, state) in enumerate(zip(trace.assigned, states, strict=True)):
