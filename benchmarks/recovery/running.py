@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -55,7 +56,7 @@ class RunningJob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        started = self._descendants()
+        started = self.descendants()
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             self._process.send_signal(signal.SIGINT)
             self._process.wait(_ENDING_SECONDS)
@@ -102,16 +103,18 @@ class RunningJob:
 
     def _standby_seconds(self) -> dict[int, float]:
         seconds = {}
-        for process in self._descendants():
+        for process in self.descendants():
             with contextlib.suppress(psutil.Error):
-                if process.environ().get("PACELINE_STANDBY") == "1" and process.pid not in self._pids():
+                if process.environ().get("PACELINE_STANDBY_WORKER") == "1" and process.pid not in self._pids():
                     seconds[process.pid] = process.cpu_times().user
         return seconds
 
     def _pids(self) -> set[int]:
-        return {one["pid"] for one in self.marks()}
+        """Of processes that work, as far as marks and lines tell: a standby keeps its variables when it is called."""
+        called = (re.search(r" runs again \(pid (\d+) on ", line) for _, line in list(self.lines))
+        return {one["pid"] for one in self.marks()} | {int(found[1]) for found in called if found}
 
-    def _descendants(self) -> list[psutil.Process]:
+    def descendants(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
             return psutil.Process(self._process.pid).children(recursive=True)
         return []

@@ -38,6 +38,7 @@ _STANDBY_MODULES = (
     "keras",
     "mpi4py",
     "paceline.strategy.multi_worker_mirrored",
+    "paceline.strategy.serving",
     "paceline.fit.install",
 )
 _MAX_ORDER_BYTES = 1 << 22

@@ -39,7 +39,9 @@ def test_each_row_of_an_epoch_is_trained_on_once(worlds: Worlds, kind: str) -> N
 @pytest.mark.processes
 @pytest.mark.parametrize("takes_context", ["yes", "no"])
 def test_workers_read_by_themselves(worlds: Worlds, takes_context: str) -> None:
-    history, iterations = worlds.with_servers.run(CASES, "dataset_functions", takes_context).same
+    case = worlds.with_servers.run(CASES, "dataset_functions", takes_context)
+    history, iterations = case.same
+    assert "`shuffle=True` was passed" not in case.output, "nobody has"
     assert iterations == 20
     assert (history["rows"], history["val_rows"]) == ([80.0] * 2, [24.0] * 2)
     assert history["val_loss"][1] < history["val_loss"][0]

@@ -302,7 +302,12 @@ def refusals() -> Any:
     strategy = strategy_of(num_servers=2, variable_partitioner=Fixed(4), lazy_rows=True)
     told = []
     with strategy.scope():
-        for make in (lambda: keras.layers.Embedding(3, 2).build(), lambda: keras.layers.Dense(1).build((None, 2))):
+        makers = (
+            lambda: keras.layers.Embedding(3, 2).build(),
+            lambda: keras.layers.Dense(1).build((None, 2)),
+            lambda: keras.layers.Embedding(6, 2, lora_rank=1)(np.array([5])),
+        )
+        for make in makers:
             try:
                 make()
                 told.append("")

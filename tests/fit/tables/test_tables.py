@@ -118,11 +118,11 @@ def test_lazy_rows_change_only_what_was_looked_up(worlds: Worlds) -> None:
 
 @pytest.mark.processes
 def test_what_is_refused(worlds: Worlds) -> None:
-    table, kernel, ema = worlds.with_servers.run(CASES, "refusals").same
+    table, kernel, with_lora, ema = worlds.with_servers.run(CASES, "refusals").same
     assert "wants 4 shards of embedding" in table
     assert "which has 3 rows: take at most 3 shards" in table
     assert table.endswith("[shards]")
-    assert kernel == ""  # a kernel gets no more shards than rows
+    assert (kernel, with_lora) == ("", "")  # other weights than the table get no more shards than rows
     assert "use_ema averages all rows" in ema
     assert "[lazy-rows]" in ema
 

@@ -35,6 +35,8 @@ def checked(keras_method: Function) -> Function:
         for data in ("x", "validation_data"):
             if is_dataset_function(given.get(data)):
                 given[data] = dataset_placeholder(given[data], self, strategy)
+                if name == "fit" and data == "x":
+                    given.setdefault("shuffle", False)  # Keras warns that it does not shuffle datasets
         return keras_method(*arguments.args, **arguments.kwargs)
 
     return method

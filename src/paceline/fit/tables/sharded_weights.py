@@ -30,12 +30,12 @@ from paceline.strategy.partitioning import SwitchedPartitioner, row_ranges
 
 Function = Callable[..., Any]
 
-_SHARDS, _WHOLE, _IS_TABLE = "_paceline_shards", "_paceline_whole", "_paceline_is_table"
+_SHARDS, _WHOLE, _OF_TABLE = "_paceline_shards", "_paceline_whole", "_paceline_of_table"
 
 
 class _Thread(threading.local):
-    is_table: bool | None = None
-    """Whether the layer that makes a weight now looks its rows up; None: no layer makes one."""
+    num_rows: int | None = None
+    """Of the table that the layer looks up which makes a weight now; 0: it has none; None: no layer makes one."""
     like: Any = None
     """The divided variable beside whose shards an optimizer's variable is made now."""
 
@@ -71,13 +71,14 @@ def made_by_layer(keras_add_weight: Function) -> Function:
     """Keras's `Layer.add_weight`: the weight that it makes may be divided."""
 
     def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before, _thread.is_table = _thread.is_table, isinstance(self, keras.layers.Embedding)
+        before = _thread.num_rows
+        _thread.num_rows = self.input_dim if isinstance(self, keras.layers.Embedding) else 0
         try:
             weight = keras_add_weight(self, *args, **kwargs)
             if weight._value is None:  # Keras only finds out shapes for now, and gives it a value later
-                setattr(weight, _IS_TABLE, _thread.is_table)
+                setattr(weight, _OF_TABLE, _thread.num_rows)
         finally:
-            _thread.is_table = before
+            _thread.num_rows = before
         return weight
 
     return add_weight
@@ -143,10 +144,11 @@ def initialized(keras_initialize: Function) -> Function:
     return _initialize_with_initializer
 
 
-def _num_shards(partitioner: SwitchedPartitioner | None, variable: Any, shape: Sequence[int]) -> int:
-    is_table = getattr(variable, _IS_TABLE, _thread.is_table)
-    if partitioner is None or is_table is None:
+def _num_shards(partitioner: SwitchedPartitioner | None, variable: Any, shape: tuple[int, ...]) -> int:
+    num_rows = getattr(variable, _OF_TABLE, _thread.num_rows)
+    if partitioner is None or num_rows is None:
         return 1
+    is_table = shape[:1] == (num_rows,)  # an embedding has other weights, too: LoRA's, the scale of a quantization
     return partitioner.num_shards(variable.path, shape, variable._dtype, is_table=is_table)
 
 
