@@ -21,6 +21,7 @@ QUESTIONS = (
     "hosts_bandwidth",
     "parameter_server_tables",
     "parameter_server_recovery",
+    "staleness",
 )
 
 
