@@ -38,7 +38,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "launching": set(),
     "rates": {"ranks"},
     "callbacks": {"fit"},
-    "__init__": {"rendezvous", "ranks", "launching", "rates", "callbacks", "events", "strategy", "resilience", "fit"},
+    "__init__": {
+        "rendezvous",
+        "ranks",
+        "launching",
+        "rates",
+        "callbacks",
+        "data",
+        "events",
+        "strategy",
+        "resilience",
+        "fit",
+    },
     "__main__": {"cli"},
 }
 MAY_IMPORT["fit"] |= {"ranks"}
@@ -52,7 +63,7 @@ HEAVY_IN = {("numpy", "store/tensors.py")}
 """Files of light packages that are loaded only by who has loaded the heavy one anyway."""
 
 PRIVATE = {
-    "tensorflow.python": ("strategy/compat.py",),
+    "tensorflow.python": ("strategy/compat.py", "data/compat.py"),
     "keras.src": ("fit/compat.py", "fit/pipelining/compat.py"),
 }
 LIBRARIES = {

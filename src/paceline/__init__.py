@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from paceline import callbacks as callbacks
+    from paceline import data as data
     from paceline import events as events
     from paceline.fit.chief_only import chief_only as chief_only
     from paceline.fit.evaluation.sidecar_evaluator import SidecarEvaluator as SidecarEvaluator
@@ -57,11 +58,11 @@ _HOMES = {
 }
 _NEED_SEAM = ("paceline.strategy.", "paceline.fit.snapshots.training_state", "paceline.fit.evaluation.")
 
-__all__ = ["__version__", "callbacks", "events", *sorted(_HOMES)]
+__all__ = ["__version__", "callbacks", "data", "events", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("callbacks", "events"):
+    if name in ("callbacks", "data", "events"):
         import importlib
 
         return importlib.import_module(f"paceline.{name}")

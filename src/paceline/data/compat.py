@@ -10,12 +10,19 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | an iterator's `_iterator_resource`, `_dataset` | its position as bytes; `tf.train.Checkpoint` would write files |
 | a shuffle's `_buffer_size` | how much such a position may hold |
 | a cache's `_filename` | whether it is a file, which is closed when an iterator is freed |
+| a map's `_map_func` | what has been traced is called again, over other rows |
+| its `_num_parallel_calls`, `_deterministic`, `_use_unbounded_threadpool`, `_force_synchronous` | its options |
+| a batch's `_batch_size`, `_drop_remainder` | the same batches, of other rows |
+| `_count` of take, skip, repeat; a zip's `_datasets` | the same stage over other rows |
+| a spec's `_flat_tensor_specs` | how many tensors a traced function takes for an element |
+| `op_def_registry` | whether an operation has a state |
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 for _name in ("_inputs", "_functions", "_variant_tensor"):
     if not hasattr(tf.data.Dataset, _name):
@@ -49,6 +56,75 @@ def operations_of_functions(dataset: Any) -> Iterator[set[str]]:
         definition = wrapper.function.graph.as_graph_def()
         inner = [function.node_def for function in definition.library.function]
         yield {node.op for nodes in (definition.node, *inner) for node in nodes}
+
+
+def kind_of(dataset: Any) -> str:
+    """``ParallelMap``, of the class `_ParallelMapDataset`."""
+    return type(dataset).__name__.lstrip("_").removesuffix("Dataset")
+
+
+def num_tensors_of(element_spec: Any) -> int:
+    """How many tensors a traced function takes, or returns, for an element of this spec."""
+    return sum(len(leaf._flat_tensor_specs) for leaf in tf.nest.flatten(element_spec))
+
+
+def traced_function_of(dataset: Any) -> Any:
+    """The traced function of a map: takes and returns tensors, in the order of `tf.nest`. None: there is none."""
+    function = getattr(getattr(dataset, "_map_func", None), "function", None)
+    return function if hasattr(function, "captured_inputs") else None
+
+
+def given_function_of(dataset: Any) -> Any:
+    """The Python function that a map was given."""
+    return dataset._map_func._func
+
+
+def options_of_map(dataset: Any) -> dict[str, Any]:
+    """What `Dataset.map` was given besides the function, and not left out."""
+    options: dict[str, Any] = {}
+    if hasattr(dataset, "_num_parallel_calls"):
+        options["num_parallel_calls"] = dataset._num_parallel_calls
+    if (deterministic := getattr(dataset, "_deterministic", "default")) != "default":
+        options["deterministic"] = deterministic == "true"
+    if getattr(dataset, "_use_unbounded_threadpool", None):
+        options["use_unbounded_threadpool"] = True
+    if getattr(dataset, "_force_synchronous", False):
+        options["synchronous"] = True
+    return options
+
+
+def options_of_batch(dataset: Any) -> dict[str, Any] | None:
+    """What `Dataset.batch` was given, and not left out; None: that is not known before it runs."""
+    size, drops = (tf.get_static_value(getattr(dataset, name, None)) for name in ("_batch_size", "_drop_remainder"))
+    if size is None or drops is None:
+        return None
+    options: dict[str, Any] = {"batch_size": int(size), "drop_remainder": bool(drops)}
+    if hasattr(dataset, "_num_parallel_calls"):
+        options["num_parallel_calls"] = dataset._num_parallel_calls
+    if (deterministic := getattr(dataset, "_deterministic", "default")) != "default":
+        options["deterministic"] = deterministic == "true"
+    return options
+
+
+def count_of(dataset: Any) -> Any:
+    """Elements of a take or skip, or times of a repeat: an int64 scalar."""
+    return dataset._count
+
+
+def read_ahead_of(dataset: Any) -> int:
+    """Elements in the buffer of a prefetch."""
+    return int(dataset._buffer_size)
+
+
+def zipped_of(dataset: Any) -> Any:
+    """The structure of the datasets of a zip."""
+    return dataset._datasets
+
+
+def has_state(operation: str) -> bool:
+    """Whether operations of this type have a state or effects; also of types that TensorFlow does not know here."""
+    definition = op_def_registry.get(operation)
+    return definition is None or bool(definition.is_stateful)
 
 
 def batch_size_of(dataset: Any) -> int:

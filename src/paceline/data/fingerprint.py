@@ -14,7 +14,7 @@ the same picture means other rows: labels repeat themselves, and each host may l
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ _HASHED_BYTES = 1 << 24
 _KEPT_NOTES = 8
 _IMAGE_AXES = 3
 
-_DRAWS = re.compile(
+DRAWS = re.compile(
     "Random(?!Dataset|SeedGenerator|IndexShuffle)|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial"
     "|Stateful(?!PartitionedCall)|RngReadAndSkip|SampleDistortedBoundingBox|(Eager)?PyFunc|Assign.*VariableOp"
 )
@@ -88,17 +88,26 @@ class FingerprintLog:
         position = index if self._steps_per_epoch is None else index % self._steps_per_epoch
         return (position == 0) | (index == self._num_repeated)
 
-    def note(self, index: Any, element: Any) -> Any:
-        """An operation that notes `element`'s fingerprint if that of number `index` (int64 scalar) is compared."""
-        components = [part for leaf in tf.nest.flatten(element) for part in _components(leaf)]
-        has_rows = [is_by_row for _, is_by_row in components]
+    def note(self, index: Any, element: Any, also: Callable[[], Sequence[Any]] = tuple, *, by_row: bool = False) -> Any:
+        """An operation that notes `element`'s fingerprint if that of number `index` (int64 scalar) is compared.
 
-        def take_note(index: Any, *arrays: Any) -> Any:
-            return self._take(int(index), tuple(map(_part, arrays, has_rows)))
+        Args:
+            index: The number of the batch.
+            element: What is compared of it.
+            also: Makes tensors that are compared, too.
+            by_row: Whether the first axis of these is the rows of the batch.
+        """
+        components = [part for leaf in tf.nest.flatten(element) for part in _components(leaf)]
 
         def take() -> Any:
+            noted = [*components, *((tensor, by_row) for tensor in also())]
+            has_rows = [is_by_row for _, is_by_row in noted]
+
+            def take_note(index: Any, *arrays: Any) -> Any:
+                return self._take(int(index), tuple(map(_part, arrays, has_rows)))
+
             # Stateless for TensorFlow: a stateful function would forbid saving the iterator's position.
-            tensors = [tensor for tensor, _ in components]
+            tensors = [tensor for tensor, _ in noted]
             return tf.numpy_function(take_note, [index, *tensors], tf.int64, stateful=False)
 
         return tf.cond(self.is_compared(index), take, lambda: tf.constant(0, tf.int64))
@@ -218,4 +227,4 @@ def draws_by_chance(dataset: Any) -> bool:
 def _is_parallel_draw(dataset: Any, types: Iterable[str]) -> bool:
     # Datasets inside a function (of a flat_map) are operations there.
     is_parallel = any(map(_PARALLEL.match, [type(dataset).__name__, *types]))
-    return is_parallel and any(map(_DRAWS.match, types))
+    return is_parallel and any(map(DRAWS.match, types))

@@ -1,9 +1,10 @@
 """From a dataset of global batches to this rank's part of each.
 
 Every rank reads the same dataset and keeps its rows, so the union of the ranks' batches is exactly the batch that one
-worker would have trained on, whatever the dataset does. That rests on all ranks seeing the same batches, in the same
-order: order is made deterministic here, seeds are agreed before the script runs, and fingerprints (`fingerprint.py`)
-prove it.
+worker would have trained on, whatever the dataset does. Where the stages of the dataset allow that (`stages.py`), the
+rows are chosen before the maps, which then run on a rank's own rows only (`own_rows.py`). All that rests on all ranks
+seeing the same batches, in the same order: order is made deterministic here, seeds are agreed before the script runs,
+and fingerprints (`fingerprint.py`) prove it.
 
 `AutoShardPolicy.OFF` says that the user has shared the data out: each rank then takes its own dataset whole, in batches
 of its part of the global batch.
@@ -18,11 +19,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
+from paceline.data.compat import with_sources
 from paceline.data.fingerprint import FingerprintLog
+from paceline.data.own_rows import own_rows
 from paceline.data.rows import checked_rows, local_slice
+from paceline.data.stages import Division, Whole, division_of
 from paceline.data.uneven import followed_by_empty_batches
 
 _MARK = "_paceline_local_batches"
+_FORM = "_paceline_form_of_batches"
 _PREFETCHED_BATCHES = 2
 _FEW_CORES = 2
 
@@ -34,6 +40,7 @@ def local_batches(
     *,
     log: FingerprintLog | None = None,
     reads_ahead: bool = True,
+    division: Division | ArrayDivision | Whole | None = None,
 ) -> Any:
     """This rank's rows of each batch of `dataset`.
 
@@ -44,6 +51,7 @@ def local_batches(
         size: Number of ranks; 1 leaves the rows as they are.
         log: Where to note fingerprints of global batches; None: nowhere. With one, others read the same batches.
         reads_ahead: Whether batches are read before a step asks for them.
+        division: Where this rank's rows are chosen, from `divided`; None: it is asked.
 
     Returns:
         A `tf.data.Dataset` of the same structure. A dataset that already is one of local batches is returned as it
@@ -55,14 +63,50 @@ def local_batches(
     """
     if is_local(dataset):
         return dataset
-    has_others = size > 1 or log is not None
+    has_others, form = size > 1 or log is not None, WHOLE
     if size > 1 and is_sharded_by_hand(dataset):
         dataset = _with_all_rows(dataset, rank, size) if _has_axes(dataset.element_spec) else dataset
     elif has_others:
         _check_batched(dataset, size)
-        dataset = _with_local_rows(dataset, rank, size, log)
+        division = division or (divided(dataset) if size > 1 else Whole())
+        form = form_of_division(division)
+        dataset = _with_rows_of(division, dataset, rank, size, log)
         dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
-    return mark_as_local(dataset.with_options(_options(dataset, has_others)))
+    local = mark_as_local(dataset.with_options(_options(dataset, has_others)))
+    setattr(local, _FORM, form)
+    return local
+
+
+WHOLE = ""
+"""The form of datasets whose batches are made whole by every rank."""
+
+
+def divided(dataset: Any) -> Division | ArrayDivision | Whole:
+    """Where a rank's rows are chosen in a dataset of global batches; nothing is read."""
+    if is_local(dataset) or not (tf.executing_eagerly() and isinstance(dataset, tf.data.Dataset)):
+        return Whole()
+    return array_division_of(dataset) or division_of(dataset)
+
+
+def work_of(division: Division | ArrayDivision | Whole) -> str:
+    """What each rank reads and makes, and what it would rather not make; for a line of a log."""
+    if isinstance(division, Whole):
+        work = "every rank reads all data and computes its rows of each batch"
+    elif isinstance(division, ArrayDivision):
+        work = "each rank gathers and computes its rows of each batch"
+    else:
+        work = f"every rank reads all data, and maps ({', '.join(division.mapped)}) and computes its rows of each batch"
+    return f"{work}; {division.stays}" if division.stays else work
+
+
+def form_of_division(division: Division | ArrayDivision | Whole) -> str:
+    """What two datasets of local batches must have in common, if an iterator over one is to have the other's state."""
+    return WHOLE if isinstance(division, Whole) else division.form
+
+
+def form_of(dataset: Any) -> str:
+    """That of the dataset from `local_batches` that `dataset` is, or is made of; `WHOLE` without one."""
+    return next((str(getattr(one, _FORM)) for one in with_sources(dataset) if hasattr(one, _FORM)), WHOLE)
 
 
 def every_nth_batch(dataset: Any, rank: int, size: int) -> Any:
@@ -117,6 +161,18 @@ def _check_batched(dataset: Any, size: int) -> None:
             f"the elements of the dataset are scalars ({dataset.element_spec}), so there are no rows to divide "
             f"among {size} replicas. Batch the dataset first: `dataset.batch(global_batch_size)` [not-batched]"
         )
+
+
+def _with_rows_of(
+    division: Division | ArrayDivision | Whole, dataset: Any, rank: int, size: int, log: FingerprintLog | None
+) -> Any:
+    if isinstance(division, Whole):
+        return _with_local_rows(dataset, rank, size, log)
+    build: Any = own_rows_of_arrays if isinstance(division, ArrayDivision) else own_rows
+    own = build(division, rank, size, log)
+    if (batches := int(dataset.cardinality())) != tf.data.UNKNOWN_CARDINALITY:
+        own = own.apply(tf.data.experimental.assert_cardinality(batches))
+    return own.with_options(dataset.options())
 
 
 def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:

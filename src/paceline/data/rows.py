@@ -179,10 +179,18 @@ class DataDescription:
     """Whether Keras or some operation may have put elements together."""
     is_never_batched: bool
     """Whether each element is sure to be one entry of an array."""
+    work: str = ""
+    """What each rank reads and makes, for the chief's line; empty: it is not divided."""
 
 
 def describe_data(
-    dataset: Any, *, batch_size: int | None, is_local: bool, steps_per_epoch: int | None, of_arrays: bool
+    dataset: Any,
+    *,
+    batch_size: int | None,
+    is_local: bool,
+    steps_per_epoch: int | None,
+    of_arrays: bool,
+    work: str = "",
 ) -> DataDescription:
     """Describes `dataset` without reading it.
 
@@ -192,6 +200,7 @@ def describe_data(
         is_local: Whether its batches hold this rank's rows only.
         steps_per_epoch: What the user asks for.
         of_arrays: Whether Keras has made the batches, from arrays.
+        work: What each rank reads and makes of it.
     """
     return DataDescription(
         is_local=is_local,
@@ -202,6 +211,7 @@ def describe_data(
         element_spec=dataset.element_spec,
         may_be_batched=of_arrays or has_batch_operation(dataset),
         is_never_batched=not of_arrays and is_slices_of_arrays(dataset),
+        work=work,
     )
 
 

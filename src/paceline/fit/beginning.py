@@ -131,6 +131,9 @@ def _check_steps(data: DataDescription) -> None:
     )
 
 
+_ALL = "every rank reads all data and computes its rows of each batch"
+
+
 def start_line(data: DataDescription, num_batches: int | None, size: int) -> str:
     """What will happen, in one line; pure."""
     steps = (
@@ -146,7 +149,7 @@ def start_line(data: DataDescription, num_batches: int | None, size: int) -> str
         first, last = (local_slice(data.batch_size, rank, size) for rank in (0, size - 1))
         low, high = sorted((first[1] - first[0], last[1] - last[0]))
         batch = f"global batch {data.batch_size}, {low if low == high else f'{low} to {high}'} rows per replica"
-    return f"{size} replicas; {batch}; {steps}; every rank reads all data and computes its rows of each batch"
+    return f"{size} replicas; {batch}; {steps}; {data.work or _ALL}"
 
 
 def facts_of(model: Any, data: DataDescription, num_batches: int | None) -> dict[str, Any]:

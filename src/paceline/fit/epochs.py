@@ -9,7 +9,7 @@ import numpy as np
 
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.freed_iterators import freed_in_threads
-from paceline.data.local_batches import is_local, is_sharded_by_hand, local_batches, mark_as_local
+from paceline.data.local_batches import divided, is_local, is_sharded_by_hand, local_batches, mark_as_local, work_of
 from paceline.data.rows import DataDescription, describe_data
 from paceline.data.streams import Reading, one_ahead, read_as_asked_for, stream_of
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
@@ -210,12 +210,14 @@ class _Distributor:
         group = self._strategy.group
         is_own = is_local(self._iterator._given)
         is_sharded_by_script = group.size > 1 and not is_own and is_sharded_by_hand(dataset)
+        division = None if group.size == 1 or is_own or is_sharded_by_script else divided(dataset)
         self._iterator.description = describe_data(
             dataset,
             batch_size=self._iterator.data_adapter.batch_size,
             is_local=is_own or is_sharded_by_script,
             steps_per_epoch=self._iterator.steps_per_epoch,
             of_arrays=isinstance(self._iterator.data_adapter, ArrayDataAdapter),
+            work="" if division is None else work_of(division),
         )
         if (model := self._iterator._predicting_model) is not None:
             check_batched(model, self._iterator.description, self._strategy, "predict_step")
@@ -230,7 +232,7 @@ class _Distributor:
             by_chance = functools.partial(self._draws_by_chance, dataset)
             log = FingerprintLog(by_chance, self._iterator.steps_per_epoch, num_repeated)
             self._iterator.same_data = _SameData(log)
-        local = local_batches(dataset, group.rank, group.size, log=log, reads_ahead=not is_stream)
+        local = local_batches(dataset, group.rank, group.size, log=log, reads_ahead=not is_stream, division=division)
         return one_ahead(local) if is_stream else local
 
     def _draws_by_chance(self, dataset: Any) -> bool:

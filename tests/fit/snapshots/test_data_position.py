@@ -12,7 +12,9 @@ def test_comes_back_from_a_snapshot_to_as_many_ranks_and_to_others() -> None:
     for name, value in held.items():
         tensors: Tensors = {}
         begins.append(frozen(encode(value, tensors, path_of(name)), tensors))
-    position = DataPosition(Cursor(epoch=1, step=7, batches=(7, 0), steps_seen=3), Begin(*begins), 7, np.ones(2), True)
+    position = DataPosition(
+        Cursor(epoch=1, step=7, batches=(7, 0), steps_seen=3), Begin(*begins), 7, np.ones(2), "f", True
+    )
     found: list[DataPosition] = []
     part = Part(DATA, Scope.RANK, position.captured, lambda saved: found.append(DataPosition.saved(saved)))
     for num_ranks in (1, 2):
@@ -23,4 +25,5 @@ def test_comes_back_from_a_snapshot_to_as_many_ranks_and_to_others() -> None:
         np.testing.assert_equal(again.begin.generators.value, held[GENERATORS])
         np.testing.assert_equal(again.begin.source.value, held[SOURCE])
     assert found[0].state.tolist() == [1, 1]
+    assert found[0].form == "f"
     assert found[1].state is None, "another number of ranks reads the data again"

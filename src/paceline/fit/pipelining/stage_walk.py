@@ -16,7 +16,6 @@ import tensorflow as tf
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions, Pass
 from paceline.fit.pipelining.chunk_trace import is_floating
 from paceline.fit.pipelining.chunks import Chunks
-from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.stage_messages import Arrival, StageMessages
 from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send
 
@@ -27,7 +26,7 @@ class ChunkSums:
 
     Args:
         states: Of `assigned`: after the last micro-batch, or for `averaged` ones the shares so far.
-        sums: Of `summed`, the variables to which gradients are added.
+        sums: Of `summed`, the gradients.
         slices: Of `looked_up`, a list with the values of each micro-batch, then one with the indices.
         loss: The shares of the losses, added up; 0.0 without any.
         predictions: Of the last chunk: for each micro-batch the model's outputs, if they are wanted.
@@ -72,7 +71,6 @@ class StageWalk:
         chunks: Of the model.
         functions: By number, of the chunks of this stage.
         messages: Of this rank.
-        gradient_sums: Of this stage.
         batch: What to compute.
     """
 
@@ -83,7 +81,6 @@ class StageWalk:
         chunks: Chunks,
         functions: Mapping[int, ChunkFunctions],
         messages: StageMessages,
-        gradient_sums: GradientSums,
         batch: Batch,
     ) -> None:
         self._plan, self._stage, self._chunks = plan, stage, chunks
@@ -99,7 +96,7 @@ class StageWalk:
                     tf.zeros_like(value) if any(variable is one for one in function.trace.averaged) else value
                     for variable, value in zip(function.trace.assigned, self._beginnings[number], strict=True)
                 ],
-                gradient_sums.begin(function.trace.summed),
+                [tf.zeros([], tensor.dtype) for tensor in function.trace.sums],
                 [[] for _ in range(2 * len(function.trace.looked_up))],
             )
             for number, function in functions.items()
@@ -200,14 +197,14 @@ class StageWalk:
         if operation.gives_input_gradients:
             one.feed(functions.trace.given, self._given(chunk, number))
         if operation.gives_weight_gradients:
-            one.feed(functions.trace.sums, [total.handle for total in left.sums])
+            one.feed(functions.trace.sums, left.sums)
         match operation:
             case Operation.BACKWARD:
-                received, slices = functions.backward(one)
+                received, left.sums, slices = functions.backward(one)
             case Operation.BACKWARD_INPUTS:
                 received, slices = functions.backward_inputs(one), []
             case _:
-                slices = functions.backward_weights(one)
+                left.sums, slices = functions.backward_weights(one)
         for at, value in enumerate(slices):
             left.slices[at].append(value)
         if operation.gives_weight_gradients:

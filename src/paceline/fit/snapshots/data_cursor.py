@@ -132,7 +132,7 @@ class DataCursor:
         is_over, begin = self._is_over or has_stopped, self._begin
         if is_over:  # Keras has told the source that the epoch ends, and will not say so again
             begin = dataclasses.replace(begin, source=self._source_now())
-        return DataPosition(self.cursor, begin, self._epochs._num_batches, self._iterator.state(self._live), is_over)
+        return DataPosition(self.cursor, begin, self._epochs._num_batches, *self._iterator.state(self._live), is_over)
 
     # Between Keras's epoch iterator and its dataset.
 
@@ -168,7 +168,7 @@ class DataCursor:
     def _come_to(self, target: DataPosition, dataset: Any) -> Any:
         if isinstance(dataset, WorkerData):
             return dataset.begin_anew(is_told=self._is_chief)
-        if target.state is not None:
+        if target.state is not None and target.form == self._iterator.form:
             live = iter(dataset)
             self._iterator.put_back(live, target.state)
             return live

@@ -23,6 +23,7 @@ from paceline.data.iterator_state import (
     num_shuffles,
     restore_iterator,
 )
+from paceline.data.local_batches import WHOLE, form_of
 from paceline.fit import compat
 from paceline.fit.dealing.worker_data import WorkerData
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
@@ -82,6 +83,8 @@ class DataPosition:
     """As Keras knew it."""
     state: Any
     """Of the iterator; None: replay."""
+    form: str
+    """Of the dataset that the state is of: it fits no iterator over another form (`local_batches.form_of`)."""
     is_over: bool
     """Whether the epoch has no more steps: it is being validated, or a callback has ended it."""
 
@@ -93,6 +96,7 @@ class DataPosition:
             SOURCE: arrays.frozen(self.begin.source),
             "num_batches": self.num_batches,
             "iterator": arrays.value(self.state, "iterator"),
+            "form": self.form,
             "is_over": self.is_over,
         }
 
@@ -109,6 +113,7 @@ class DataPosition:
             begin=Begin(frozen(GENERATORS), frozen(SOURCE)),
             num_batches=saved.state["num_batches"],
             state=decode(saved.state["iterator"], saved.arrays) if saved.same_ranks else None,
+            form=saved.state.get("form", WHOLE),  # older snapshots have none
             is_over=saved.state["is_over"],
         )
 
@@ -142,6 +147,11 @@ class SavedIterator:
         self._may_have_state = not (is_python or isinstance(epochs._distributed_dataset, WorkerData))
         self._num_shuffles = 0
 
+    @property
+    def form(self) -> str:
+        """Of the dataset."""
+        return form_of(self._epochs._distributed_dataset)
+
     def made(self, fresh: Any) -> None:
         """An iterator has been made; says what of it cannot be kept.
 
@@ -150,8 +160,11 @@ class SavedIterator:
         if self._may_have_state and (state := self._read(fresh)) is not None:
             self._num_shuffles = num_shuffles(state)
 
-    def state(self, live: Any) -> Any:
-        """That of `live`; None: it is to be read again up to its position."""
+    def state(self, live: Any) -> tuple[Any, str]:
+        """That of `live` (None: it is to be read again up to its position), and the form of its dataset."""
+        return self._state(live), self.form
+
+    def _state(self, live: Any) -> Any:
         if not self._may_have_state or live is None:
             return None
         state = self._read(live) if self._seems_small else None

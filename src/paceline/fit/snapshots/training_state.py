@@ -14,7 +14,9 @@ import tensorflow as tf
 from paceline.cluster.evaluator_task import is_evaluator
 from paceline.comm.group import Reduction
 from paceline.comm.world import current_world
+from paceline.data.compat import dataset_of
 from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
+from paceline.data.local_batches import WHOLE, form_of
 from paceline.errors import EXIT_PREEMPTED, ConfigurationError
 from paceline.events.bus import bus
 from paceline.events.worker_events import FitEnded, Preempted, StepDone, TrainingResumed
@@ -23,7 +25,8 @@ from paceline.fit.snapshots.fit_parts import random_part
 from paceline.fit.snapshots.model_state import look_again, unlisted_part
 from paceline.resilience.attributes import encode_captured, restore
 from paceline.resilience.manager import SnapshotManager
-from paceline.resilience.parts import DATA_GROUPS, Arrays, Layout, Part, Scope, capture
+from paceline.resilience.object_state import decode
+from paceline.resilience.parts import DATA_GROUPS, Arrays, Layout, Part, Saved, Scope, capture
 from paceline.resilience.saved_variables import are_sums, variables_part
 from paceline.resilience.schedule import preemption_of
 from paceline.store.manifest import SnapshotMeta
@@ -32,6 +35,7 @@ from paceline.store.retention import METRICS
 _LOGGER = logging.getLogger("paceline")
 
 _LEAVING_SECONDS = 6.0
+_STATE, _FORM = "state", "form"
 
 
 class TrainingState:
@@ -149,7 +153,7 @@ def parts_of(name: str, thing: Any, *, is_chief: bool) -> Iterator[Part]:
             name,
             Scope.RANK,
             lambda arrays: _iterator_state(thing, arrays),
-            lambda saved: restore_iterator(thing, saved.value),
+            lambda saved: _restore_iterator(thing, saved, name),
         )
     elif not isinstance(thing, keras.Metric):
         yield Part(
@@ -168,13 +172,24 @@ def parts_of(name: str, thing: Any, *, is_chief: bool) -> Iterator[Part]:
 
 def _iterator_state(iterator: Any, arrays: Arrays) -> Any:
     try:
-        return arrays.value(iterator_state(iterator))
+        return {_STATE: arrays.value(iterator_state(iterator), _STATE), _FORM: form_of(dataset_of(iterator))}
     except NoIteratorStateError as fault:
         raise ValueError(
             f"{arrays.name}: the state of this iterator cannot be stored: its dataset has state of its own "
             f"({fault}). Register an object with state_dict() and load_state_dict() that stores how many "
             "batches were read, and skip that many batches when you resume. [iterator-state]"
         ) from fault
+
+
+def _restore_iterator(iterator: Any, saved: Saved, name: str) -> None:
+    is_older = _FORM not in saved.state
+    if (WHOLE if is_older else saved.state[_FORM]) != form_of(dataset_of(iterator)):
+        raise ConfigurationError(
+            f"{name}: the snapshot has the position of an iterator over a dataset that was divided among the ranks in "
+            "another way, by another version of Paceline or by a script with other maps. Start with a new directory, "
+            "or resume with the version and the script that wrote the snapshot. [iterator-state]"
+        )
+    restore_iterator(iterator, saved.value if is_older else decode(saved.state[_STATE], saved.arrays))
 
 
 def _of_this_rank(thing: Any) -> tuple[list[Any], list[Any]]:

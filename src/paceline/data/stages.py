@@ -1,0 +1,244 @@
+"""Where in an input pipeline a rank's rows can be chosen: a walk over the stages of a dataset. Nothing is read.
+
+    source ─► shuffle ─► map f ─► repeat ─► map g ─► batch ─► take ─► map h ─► prefetch
+    └──── base ──────┘   └ f and g work row by row ┘        │
+                                                            └ order of batches; h has a row for each row
+
+An order does not depend on values. So base, repeat, batch and take, without the maps, say which rows of the base are
+the rows of a global batch; a rank then needs f, g and h for its own rows only (`own_rows.py`). Whatever is not
+understood here stays as it is, on all rows.
+
+A shuffle behind a map stays in the base with the map: made again over other elements, it would not go on with the seeds
+that the first one has drawn, in this `fit` or outside.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.data import compat
+from paceline.data.fingerprint import DRAWS
+from paceline.data.marked_functions import is_element_wise
+from paceline.data.row_wise import is_row_wise
+
+MAPS = frozenset(["Map", "ParallelMap"])
+_BATCHES = frozenset(["Batch", "ParallelBatch"])
+COUNTED: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
+    "Repeat": lambda dataset: dataset.repeat,
+    "Take": lambda dataset: dataset.take,
+    "Skip": lambda dataset: dataset.skip,
+}
+
+_HAS_NO_EFFECT = re.compile(
+    "(Stateful)?PartitionedCall$|While$|If$|Case$|Assert$|ReadVariableOp$|ResourceGather|LookupTable(Find|Size)"
+)
+"""Operations that have a state for TensorFlow, but only read it or call others."""
+_MAKES_DATASETS = re.compile(".*(Dataset|Iterator|Optional)")
+
+
+@dataclass(frozen=True, slots=True)
+class RowMap:
+    """A map that works on single rows."""
+
+    dataset: Any
+    """The stage in the script's dataset."""
+    first: int
+    """Where its first argument stands among the tensors of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """A prefetch."""
+
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How the work of a dataset is divided."""
+
+    rows: Any
+    """A dataset of single rows, without the maps; None: the maps before the batch, if any, stay."""
+    batch: Any
+    """The batch stage of the script's dataset."""
+    row_steps: tuple[RowMap | ReadAhead, ...]
+    """What is done with single rows of this rank."""
+    order: tuple[Any, ...]
+    """Stages behind the batch that choose and repeat batches, in this order."""
+    batch_steps: tuple[Any, ...]
+    """Maps behind the batch that have a row for each row, and prefetches, in this order."""
+    stays: str = ""
+    """What is still done with all rows on every rank, and how to change that; empty: nothing that is worth a word."""
+
+    @property
+    def form(self) -> str:
+        """Iterators over datasets of the same form may have the same state."""
+        kinds = [type(step).__name__ for step in self.row_steps]
+        behind = [compat.kind_of(one) for one in (*self.order, *self.batch_steps)]
+        return f"own rows 1: {','.join(kinds)} | {','.join(behind)}"
+
+    @property
+    def mapped(self) -> list[str]:
+        """The names of the functions that this rank calls for its own rows only."""
+        maps = [step.dataset for step in self.row_steps if isinstance(step, RowMap)]
+        return [_name(one) for one in (*maps, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS))]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A dataset whose batches are made whole by every rank."""
+
+    stays: str = ""
+    """As in `Division`."""
+
+
+def division_of(dataset: Any) -> Division | Whole:
+    """How the work of a `tf.data.Dataset` of global batches can be divided."""
+    order, steps, one = [], [], dataset
+    while (kind := compat.kind_of(one)) not in _BATCHES:
+        if kind in COUNTED:
+            order.append(one)
+        elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
+            steps.append(one)
+        elif kind != "Options":
+            return Whole(_behind_batch(one))
+        [one] = compat.inputs_of(one)
+    batch = one
+    if compat.options_of_batch(batch) is None or not _is_dense(batch.element_spec):
+        return Whole()
+    found = _Found()
+    [behind] = compat.inputs_of(batch)
+    rows, row_steps = _lowered(behind, 0, found)
+    batch_steps = tuple(reversed(steps))
+    if not any(isinstance(step, RowMap) for step in row_steps):
+        if not any(compat.kind_of(one) in MAPS for one in batch_steps):
+            return Whole(found.stays)
+        rows, row_steps = None, []
+    return Division(rows, batch, tuple(row_steps), tuple(reversed(order)), batch_steps, found.stays)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What has been found on the way."""
+
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def stays(self) -> str:
+        return self.reasons[0] if self.reasons else ""
+
+
+def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | ReadAhead]]:
+    """`one` without the maps that can come later, and these maps; as it is, and none, where that cannot be.
+
+    Args:
+        one: A dataset of rows.
+        first: Where its tensors begin among those of a row.
+        found: Is told what stays.
+    """
+    kind = compat.kind_of(one)
+    if kind in MAPS:
+        if reason := _reason_to_stay(one):
+            found.reasons.append(f"map `{_name(one)}` runs on all rows on every rank, {reason}")
+            return one, []
+        [source] = compat.inputs_of(one)
+        rows, steps = _lowered(source, first, found)
+        if steps or _has_fixed_shapes(source.element_spec):
+            return rows, [*steps, RowMap(one, first)]
+        return one, []
+    if kind in COUNTED or kind in ("Prefetch", "Options"):
+        [source] = compat.inputs_of(one)
+        rows, steps = _lowered(source, first, found)
+        if not any(isinstance(step, RowMap) for step in steps):
+            return one, []
+        if kind == "Prefetch":
+            return rows, [*steps, ReadAhead(compat.read_ahead_of(one))]
+        return (COUNTED[kind](_kept_apart(rows, kind))(compat.count_of(one)) if kind in COUNTED else rows), steps
+    if kind == "Zip":
+        return _lowered_zip(one, first, found)
+    if kind == "Shuffle":
+        _note_maps_before(one, found)
+    return one, []
+
+
+def _kept_apart(rows: Any, kind: str) -> Any:
+    # TensorFlow makes one stage of a shuffle and a repeat right behind it, which draws other seeds from the second
+    # iterator on. In the script's dataset a map was between the two.
+    if kind != "Repeat":
+        return rows
+    number = int(rows.cardinality())
+    return rows.take(number) if number >= 0 else rows.prefetch(1)
+
+
+def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | ReadAhead]]:
+    branches = []
+    for branch in compat.inputs_of(one):
+        branches.append(_lowered(branch, first, found))
+        first += compat.num_tensors_of(branch.element_spec)
+    steps = [step for _, of_branch in branches for step in of_branch]
+    fixed = all(_has_fixed_shapes(rows.element_spec) for rows, _ in branches)
+    if not (fixed and any(isinstance(step, RowMap) for step in steps)):
+        return one, []
+    return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), [rows for rows, _ in branches])), steps
+
+
+def _note_maps_before(shuffle: Any, found: _Found) -> None:
+    names = [
+        _name(one) for one in compat.with_sources(shuffle) if compat.kind_of(one) in MAPS and not _reason_to_stay(one)
+    ]
+    if names:
+        found.reasons.append(
+            f"map `{names[0]}` runs on all rows on every rank, as a shuffle comes behind it: with .shuffle() before "
+            ".map() it would not, and the buffer of the shuffle would be smaller"
+        )
+
+
+def _reason_to_stay(one: Any) -> str:
+    """Why a map cannot come behind the choice of rows; empty: it can."""
+    if compat.traced_function_of(one) is None or compat.options_of_map(one).get("deterministic") is False:
+        return "as its order is not deterministic"
+    if is_element_wise(compat.given_function_of(one)):
+        return ""
+    types = set().union(*compat.operations_of_functions(one))
+    if any("PyFunc" in name for name in types):
+        return "as it calls Python: with paceline.data.element_wise(function) it would not"
+    if any(map(DRAWS.match, types)):
+        return "as it draws random numbers: with tf.random.stateless_* it would not"
+    if any(map(_MAKES_DATASETS.match, types)):
+        return "as it makes datasets"
+    # Calls of functions are no operations that TensorFlow knows.
+    if any(compat.has_state(name) and not _HAS_NO_EFFECT.match(name) for name in types):
+        return "as it has effects of its own"
+    return ""
+
+
+def _behind_batch(one: Any) -> str:
+    if compat.kind_of(one) not in MAPS:
+        return ""
+    return (
+        f"everything before map `{_name(one)}` runs on all rows on every rank, as `{_name(one)}` takes whole batches: "
+        "before .batch(), it would work on the rows of this rank"
+    )
+
+
+def _name(one: Any) -> str:
+    return str(getattr(compat.given_function_of(one), "__name__", "function"))
+
+
+def _is_dense(spec: Any) -> bool:
+    return all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank is not None for leaf in tf.nest.flatten(spec))
+
+
+def _has_fixed_shapes(spec: Any) -> bool:
+    """Whether rows of this spec can be put one below the other, whatever they hold."""
+    leaves = tf.nest.flatten(spec)
+    return bool(leaves) and all(
+        isinstance(leaf, tf.TensorSpec) and leaf.shape.is_fully_defined() and leaf.dtype not in _NO_ROWS
+        for leaf in leaves
+    )
+
+
+_NO_ROWS = (tf.variant, tf.resource)

@@ -1,0 +1,246 @@
+"""A rank's rows are chosen before the maps, and are those of one worker's batches, bit by bit."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import paceline.data
+from paceline.data.fingerprint import FingerprintLog
+from paceline.data.iterator_state import iterator_state, num_shuffles, restore_iterator
+from paceline.data.local_batches import divided, form_of, local_batches, work_of
+from paceline.data.stages import Division, Whole
+
+Batches = list[list[np.ndarray]]
+
+
+def _read(dataset: Any) -> Batches:
+    return [[leaf.numpy() for leaf in tf.nest.flatten(batch)] for batch in dataset]
+
+
+def _assert_equal(some: Batches, others: Batches) -> None:
+    assert len(some) == len(others)
+    for batch, other in zip(some, others, strict=True):
+        for leaf, expected in zip(batch, other, strict=True):
+            np.testing.assert_array_equal(leaf, expected, strict=True)
+
+
+def _assert_same_batches(build: Callable[[], Any], size: int, *, epochs: int = 2) -> None:
+    """Of each epoch, the ranks' rows in rank order are the batches of the dataset, which is not divided."""
+    one = build()
+    whole = [_read(one) for _ in range(epochs)]
+    locals_ = [local_batches(build(), rank, size, log=FingerprintLog()) for rank in range(size)]
+    for dataset, rank in zip(locals_, range(size), strict=True):
+        assert dataset.element_spec == local_batches(build(), rank, size, division=Whole()).element_spec
+    for epoch in range(epochs):
+        parts = [_read(dataset) for dataset in locals_]
+        together = [
+            [np.concatenate(leaves) for leaves in zip(*of_ranks, strict=True)] for of_ranks in zip(*parts, strict=True)
+        ]
+        _assert_equal(together, whole[epoch])
+
+
+_TABLE_OF = tf.range(10, dtype=tf.int64)
+
+_BELOW: dict[str, Callable[[Any, Any], Any]] = {
+    "map": lambda dataset, _: dataset.map(lambda a, b: (a * 3 + 1, tf.strings.join([b, "x"]))),
+    "parallel": lambda dataset, _: dataset.map(lambda a, b: (a - 7, b), num_parallel_calls=2),
+    "autotuned": lambda dataset, _: dataset.map(lambda a, b: (a, tf.strings.upper(b)), tf.data.AUTOTUNE),
+    "table": lambda dataset, table: dataset.map(lambda a, b: (table.lookup(a % 10), b)),
+    "stateless": lambda dataset, _: dataset.map(
+        lambda a, b: (a + tf.random.stateless_uniform([], [3, a], maxval=99, dtype=tf.int64), b)
+    ),
+    "ragged": lambda dataset, _: dataset.map(
+        lambda a, b: (tf.RaggedTensor.from_row_lengths([a, a], [1, 1]), b),
+    ).map(lambda a, b: (tf.reduce_sum(a), b)),
+    "shuffle": lambda dataset, _: dataset.shuffle(7),
+    "fixed shuffle": lambda dataset, _: dataset.shuffle(5, seed=3, reshuffle_each_iteration=False),
+    "repeat": lambda dataset, _: dataset.repeat(2),
+    "take": lambda dataset, _: dataset.take(23),
+    "skip": lambda dataset, _: dataset.skip(3),
+    "prefetch": lambda dataset, _: dataset.prefetch(2),
+    "dict": lambda dataset, _: dataset.map(lambda a, b: {"z": a, "a": {"b": b}}).map(lambda d: (d["z"], d["a"]["b"])),
+}
+_BEHIND: dict[str, Callable[[Any], Any]] = {
+    "repeat": lambda dataset: dataset.repeat(2),
+    "take": lambda dataset: dataset.take(5),
+    "skip": lambda dataset: dataset.skip(1),
+    "prefetch": lambda dataset: dataset.prefetch(1),
+    "cast": lambda dataset: dataset.map(lambda a, b: (tf.cast(a, tf.float32) / 3.0, b)),
+    "shuffle": lambda dataset: dataset.shuffle(3),
+}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rows=st.integers(0, 60),
+    batch=st.integers(1, 9),
+    size=st.integers(1, 4),
+    below=st.lists(st.sampled_from(sorted(_BELOW)), max_size=5),
+    behind=st.lists(st.sampled_from(sorted(_BEHIND)), max_size=3),
+    drops=st.booleans(),
+)
+def test_ranks_together_have_the_batches_of_any_pipeline(
+    rows: int, batch: int, size: int, below: list[str], behind: list[str], drops: bool
+) -> None:
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(_TABLE_OF, _TABLE_OF * 11), -1)
+
+    def build() -> Any:
+        tf.random.set_seed(7)
+        numbers = tf.range(rows, dtype=tf.int64)
+        dataset = tf.data.Dataset.from_tensor_slices((numbers, tf.strings.as_string(numbers)))
+        for name in [*below, "map"]:
+            dataset = _BELOW[name](dataset, table)
+        dataset = dataset.batch(batch, drop_remainder=drops)
+        for name in behind:
+            dataset = _BEHIND[name](dataset)
+        return dataset
+
+    # Who stops in the middle of a repeated shuffle has read ahead, and drawn seeds, as far as threads came.
+    _assert_same_batches(build, size, epochs=1 if "take" in [*below, *behind] else 2)
+
+
+def test_the_second_epoch_of_a_repeated_shuffle_is_one_workers() -> None:
+    """TensorFlow makes one stage of shuffle and repeat where no map is between them, which draws other seeds."""
+
+    def build() -> Any:
+        tf.random.set_seed(7)
+        return tf.data.Dataset.range(23).shuffle(7).map(lambda a: a + 1).repeat(2).batch(3)
+
+    assert isinstance(divided(build()), Division)
+    _assert_same_batches(build, 2, epochs=3)
+
+
+def test_maps_in_a_zip_run_on_own_rows(tmp_path: Path) -> None:
+    """As `keras.utils.image_dataset_from_directory` without a shuffle has it."""
+    paths = []
+    for number in range(7):
+        paths.append(str(tmp_path / f"{number}"))
+        Path(paths[-1]).write_bytes(bytes([number] * 4))
+
+    def build() -> Any:
+        images = tf.data.Dataset.from_tensor_slices(paths).map(
+            lambda path: tf.io.decode_raw(tf.io.read_file(path), tf.uint8), num_parallel_calls=2
+        )
+        labels = tf.data.Dataset.range(7).map(lambda label: tf.one_hot(label, 7))
+        both = tf.data.Dataset.zip((images, labels)).map(lambda image, label: (tf.reshape(image, [2, 2]), label))
+        return both.batch(4).prefetch(tf.data.AUTOTUNE)
+
+    assert divided(build()).mapped == ["<lambda>"] * 3
+    _assert_same_batches(build, 3)
+
+
+@pytest.mark.parametrize("below_a_repeat", [False, True])
+def test_each_row_is_mapped_once(below_a_repeat: bool) -> None:
+    seen: list[int] = []
+
+    def count(number: Any) -> Any:
+        return tf.numpy_function(lambda one: (seen.append(int(one)), one)[1], [number], tf.int64, stateful=False)
+
+    def fixed(number: Any) -> Any:
+        return tf.ensure_shape(count(number), [])
+
+    def build() -> Any:
+        dataset = tf.data.Dataset.range(200).shuffle(50, seed=1).map(paceline.data.element_wise(fixed)).batch(8)
+        return dataset.repeat(2) if below_a_repeat else dataset
+
+    for rank in range(3):
+        _read(local_batches(build(), rank, 3))
+    epochs = 2 if below_a_repeat else 1
+    assert set(seen) == set(range(200))
+    assert len(seen) <= 1.05 * 200 * epochs
+
+
+@pytest.mark.parametrize("behind", ["", "repeat"])
+def test_an_iterator_comes_back_to_each_position(behind: str) -> None:
+    def build() -> Any:
+        tf.random.set_seed(7)
+        rows = 17 if behind else 59
+        dataset = tf.data.Dataset.range(rows).shuffle(5).map(lambda a: a * 3, num_parallel_calls=2).batch(4)
+        dataset = dataset.repeat(3) if behind else dataset
+        return local_batches(dataset, 1, 2)
+
+    iterator, states, batches = iter(build()), [], []
+    for batch in iterator:
+        batches.append(batch.numpy())
+        states.append(iterator_state(iterator))
+    most, num_restored = max(map(num_shuffles, states)), 0
+    for position, state in enumerate(states, 1):
+        if num_shuffles(state) < most:
+            continue  # a run that stops here reads the data again (`SavedIterator`)
+        num_restored += 1
+        again = iter(build())
+        restore_iterator(again, state)
+        np.testing.assert_equal([batch.numpy() for batch in again], batches[position:])
+    assert num_restored, "no position but those near the end, up to which all has been read ahead, has a state"
+
+
+def _random(number: Any) -> Any:
+    return number + tf.random.uniform([], maxval=9, dtype=tf.int64)
+
+
+def _calls_python(number: Any) -> Any:
+    return tf.ensure_shape(tf.numpy_function(lambda one: one, [number], tf.int64), [])
+
+
+def _whole_batches(batch: Any) -> Any:
+    return batch - tf.reduce_min(batch)
+
+
+def _plus_one(number: Any) -> Any:
+    return number + 1
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda rows: rows.map(_random).batch(4), "map `_random` runs on all rows on every rank, as it draws random"),
+        (lambda rows: rows.map(_calls_python).batch(4), "paceline.data.element_wise(function)"),
+        (lambda rows: rows.map(_plus_one).batch(4).map(_whole_batches), "`_whole_batches` takes whole batches"),
+        (lambda rows: rows.map(_plus_one).shuffle(5).batch(4), "with .shuffle() before .map() it would not"),
+        (lambda rows: rows.map(_plus_one, 2, deterministic=False).batch(4), "its order is not deterministic"),
+        (lambda rows: rows.map(_plus_one).filter(lambda row: row > 2).batch(4), ""),
+        (lambda rows: rows.map(_plus_one).cache().batch(4), ""),
+        (lambda rows: rows.map(_plus_one).batch(4).filter(lambda row: row[0] > 2), ""),
+        (lambda rows: rows.batch(4), ""),
+    ],
+)
+def test_what_stays_on_all_rows_is_said(build: Callable[[Any], Any], said: str) -> None:
+    division = divided(build(tf.data.Dataset.range(20)))
+    assert isinstance(division, Whole)
+    assert said in division.stays
+    assert bool(said) == bool(division.stays)
+    assert work_of(division).startswith("every rank reads all data and computes its rows of each batch")
+
+
+def test_what_is_mapped_by_its_own_rank_is_said() -> None:
+    division = divided(tf.data.Dataset.range(20).map(_random).map(_plus_one).batch(4))
+    assert work_of(division).startswith("every rank reads all data, and maps (_plus_one) and computes its rows")
+    assert "`_random`" in work_of(division)
+
+
+def test_states_fit_iterators_of_the_same_form_only() -> None:
+    dataset = tf.data.Dataset.range(20).map(_plus_one).batch(4)
+    ranks = [local_batches(dataset, 0, 2), local_batches(dataset, 0, 2, division=Whole())]
+    assert form_of(ranks[0].map(lambda row: row)) == form_of(ranks[0])
+    assert form_of(ranks[0]) != form_of(ranks[1])
+
+
+def test_ranks_whose_maps_differ_have_other_fingerprints() -> None:
+    logs = [FingerprintLog() for _ in range(3)]
+    for log, factor in zip(logs, (2, 2, 3), strict=True):
+        log.begin_iterator()
+        dataset = tf.data.Dataset.range(3, 20).map(lambda row, factor=factor: row * factor).batch(4)
+        _read(local_batches(dataset, 1, 2, log=log))
+    assert logs[0].of_batch(0) == logs[1].of_batch(0) is not None
+    assert logs[0].of_batch(0) != logs[2].of_batch(0)
+
+
+def test_a_shape_that_is_not_known_before_the_maps_leaves_them_on_all_rows() -> None:
+    rows = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3], [4, 5, 6]]))
+    assert isinstance(divided(rows.map(lambda row: row[:1]).batch(2)), Whole)

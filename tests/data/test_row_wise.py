@@ -1,0 +1,106 @@
+"""Which maps of whole batches have a row for each row."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras.src.trainers.data_adapters import array_data_adapter, tf_dataset_adapter
+
+from paceline.data.array_batches import ArrayDivision
+from paceline.data.fingerprint import FingerprintLog
+from paceline.data.local_batches import divided, local_batches
+from paceline.data.row_wise import is_row_wise
+
+_WEIGHTS = tf.constant([0.5, 2.0, 3.0])
+
+
+def _numbers(batch: int = 4, *, drops: bool = False) -> Any:
+    rows = np.arange(18, dtype=np.int32).reshape(6, 3)
+    return tf.data.Dataset.from_tensor_slices(rows).batch(batch, drop_remainder=drops)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tf.cast(x, tf.float32) / 255.0,
+        lambda x: tf.cast(x, tf.float32) * _WEIGHTS,
+        lambda x: (x, tf.one_hot(x % 3, 3)),
+        lambda x: tf.gather(_WEIGHTS, x % 3),
+        lambda x: tf.gather(_WEIGHTS, tf.argmax(x, -1)),
+        lambda x: tf.expand_dims(x, 1),
+        lambda x: tf.squeeze(tf.expand_dims(x, -1), -1),
+        lambda x: tf.reshape(x, [-1, 3, 1]),
+        lambda x: tf.where(x > 3, 1, 0) if False else tf.maximum(x, x * 2),
+    ],
+)
+def test_row_by_row(function: Callable[[Any], Any]) -> None:
+    mapped = _numbers().map(function)
+    assert is_row_wise(mapped)
+    whole = [tf.nest.flatten(batch) for batch in mapped]
+    ranks = [[tf.nest.flatten(batch) for batch in local_batches(_numbers().map(function), rank, 2)] for rank in (0, 1)]
+    for batch, *parts in zip(whole, *ranks, strict=True):
+        for leaf, *own in zip(batch, *parts, strict=True):
+            np.testing.assert_array_equal(np.concatenate(own), leaf.numpy())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x - tf.reduce_min(x),
+        lambda x: tf.reverse(x, [0]),
+        lambda x: x[:1],
+        lambda x: tf.transpose(x),
+        lambda x: tf.reshape(x, [-1, 1]),
+        lambda x: tf.expand_dims(x, 0),
+        lambda x: tf.argmax(x, 0),
+        lambda x: x * x[:, 0],
+        lambda x: tf.exp(tf.cast(x, tf.float32)),
+        lambda x: (x, tf.constant([1, 2])),
+        lambda x: tf.random.shuffle(x),
+        lambda x: tf.cast(x, tf.float32) + tf.random.uniform([3]),
+        lambda x: tf.cumsum(x),
+    ],
+)
+def test_not_row_by_row_as_far_as_is_known(function: Callable[[Any], Any]) -> None:
+    assert not is_row_wise(_numbers().map(function))
+
+
+def test_a_number_of_rows_that_is_part_of_the_graph_stays() -> None:
+    assert not is_row_wise(_numbers(3, drops=True).map(lambda x: x * 2))
+
+
+def test_keras_class_weights_are_chosen_row_by_row() -> None:
+    """`fit(class_weight=...)` puts such a map behind the script's dataset."""
+    rows = tf.data.Dataset.from_tensor_slices((np.arange(6.0), np.array([0, 1, 1, 0, 1, 0]))).batch(4)
+    weights = tf_dataset_adapter.make_class_weight_map_fn({0: 1.0, 1: 3.0})
+    whole, *ranks = (
+        [tf.nest.flatten(batch) for batch in dataset]
+        for dataset in (rows.map(weights), *(local_batches(rows.map(weights), rank, 2) for rank in range(2)))
+    )
+    for batch, *parts in zip(whole, *ranks, strict=True):
+        for leaf, *own in zip(batch, *parts, strict=True):
+            np.testing.assert_array_equal(np.concatenate(own), leaf.numpy())
+
+
+@pytest.mark.parametrize("shuffle", [True, False, "batch"])
+@pytest.mark.parametrize("rows", [10, 12])
+def test_arrays_are_gathered_by_the_rank_whose_rows_they_are(shuffle: Any, rows: int) -> None:
+    def build() -> Any:
+        tf.random.set_seed(5)
+        arrays = {"a": np.arange(rows * 2.0).reshape(rows, 2), "b": np.arange(rows)}
+        adapter = array_data_adapter.ArrayDataAdapter(arrays, np.arange(rows), batch_size=4, shuffle=shuffle)
+        return adapter.get_tf_dataset()
+
+    assert isinstance(divided(build()), ArrayDivision)
+    one, logs = build(), [FingerprintLog() for _ in range(3)]
+    locals_ = [local_batches(build(), rank, 3, log=log) for rank, log in enumerate(logs)]
+    for _ in range(2):
+        for log in logs:
+            log.begin_iterator()
+        whole, *ranks = ([tf.nest.flatten(batch) for batch in dataset] for dataset in (one, *locals_))
+        for batch, *parts in zip(whole, *ranks, strict=True):
+            for leaf, *own in zip(batch, *parts, strict=True):
+                np.testing.assert_array_equal(np.concatenate(own), leaf.numpy(), strict=True)
+        assert logs[0].of_batch(0) == logs[1].of_batch(0) == logs[2].of_batch(0) is not None
