@@ -22,6 +22,7 @@ QUESTIONS = (
     "parameter_server_tables",
     "parameter_server_recovery",
     "staleness",
+    "ingestion",
 )
 
 
