@@ -85,6 +85,10 @@ ON_SERVERS = (CachingVariable, AggregatingVariable, ShardedVariable)
 """The classes of the variables that a `ParameterServerStrategy` makes."""
 
 
+COORDINATOR_OF_STRATEGY = "_cluster_coordinator"
+"""What a `ClusterCoordinator` asks its strategy for first: the one that there is already."""
+
+
 def register_function(token: str, function: Any) -> None:
     """From now on `tf.raw_ops.PyFunc` on this process's devices finds `function`, from arrays to one, under `token`.
 

@@ -1,7 +1,7 @@
 """`ParameterServerStrategy`: variables lie on servers, and workers update them without waiting for each other."""
 
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -10,6 +10,7 @@ from paceline.cluster.server_cluster import checked_server_cluster
 from paceline.cluster.spec import CHIEF, WORKER
 from paceline.cluster.tf_config import read_tf_config
 from paceline.comm.world import current_world
+from paceline.errors import ConfigurationError
 from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
 from paceline.strategy.multi_worker_mirrored import place_of
@@ -26,6 +27,18 @@ class EvaluatingStrategy(SynchronousStrategy):
 
     def __init__(self) -> None:
         super().__init__(current_world(), local_device(current_world()))
+
+
+def _refuse_coordinator(strategy: Any) -> NoReturn:
+    del strategy
+    raise ConfigurationError(
+        "an evaluator (--evaluator) follows the snapshots that `fit` takes, but this script makes a ClusterCoordinator "
+        "for a loop of its own. Start the job without --evaluator, and evaluate its checkpoints by "
+        "paceline.SidecarEvaluator in a script of its own (docs/evaluator.md). [evaluator]"
+    )
+
+
+setattr(EvaluatingStrategy, compat.COORDINATOR_OF_STRATEGY, property(_refuse_coordinator))
 
 
 class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore[misc]  # TensorFlow is untyped

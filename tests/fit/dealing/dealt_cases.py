@@ -21,6 +21,7 @@ from servers_in_process import strategy as strategy_of
 from paceline.cluster.spec import Address, ClusterSpec
 from paceline.fit.dealing.dealt_functions import cancel, dealer_of
 from paceline.fit.dealing.home_metrics import HomeMetrics
+from paceline.strategy.parameter_server import EvaluatingStrategy
 from paceline.strategy.serving import tells_of_lost_server
 
 ROWS, WIDTH = 210, 5
@@ -401,6 +402,22 @@ def errors_after_a_loss() -> Any:
     return while_it_runs, [tells_of_lost_server(cluster, error) for error in errors]
 
 
+def coordinator_in_an_evaluator() -> Any:
+    return fault_of(lambda: tf.distribute.coordinator.ClusterCoordinator(EvaluatingStrategy()))
+
+
+def mixed_precision() -> Any:
+    x, y = data(160)
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = model_of(lambda: [Rows()])
+        history = model.fit(x, y, batch_size=8, epochs=3, verbose=0).history
+    finally:
+        keras.config.set_dtype_policy("float32")
+    optimizer = model.optimizer
+    return type(optimizer).__name__, int(optimizer.iterations.numpy()), history["rows"], history["loss"]
+
+
 def single_batches() -> Any:
     x, y = data(40)
     model = model_of(lambda: ["accuracy", Rows()])
@@ -572,10 +589,10 @@ def stale(max_staleness: str, steps_per_execution: str, num_others: str) -> Any:
     the mean of what they have read."""
     limit = None if max_staleness == "None" else int(max_staleness)
     with strategy_of(num_servers=2, max_staleness=limit).scope():
-        model = Counting(int(steps_per_execution))  # in the second execution: the chief waits for an epoch's first
+        model = Counting(0)  # in the first execution of an epoch
         model.compile(keras.optimizers.SGD(2.0), steps_per_execution=int(steps_per_execution))
 
-    num_ended = 12 + int(steps_per_execution) + int(num_others)
+    num_ended = 12 + int(num_others)
 
     def let_go() -> None:
         late = time.monotonic() + 60.0

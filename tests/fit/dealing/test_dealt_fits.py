@@ -121,6 +121,20 @@ def test_an_error_after_the_loss_of_a_server_is_no_cause(worlds: Worlds) -> None
 
 
 @pytest.mark.processes
+def test_an_evaluator_has_nothing_to_do_in_a_loop_of_ones_own(worlds: Worlds) -> None:
+    told = worlds.with_servers.run(CASES, "coordinator_in_an_evaluator").same
+    assert told.startswith("ConfigurationError: an evaluator (--evaluator) follows the snapshots that `fit` takes")
+    assert told.endswith("[evaluator]")
+
+
+@pytest.mark.processes
+def test_losses_are_scaled_in_mixed_precision(worlds: Worlds) -> None:
+    optimizer, iterations, rows, losses = worlds.with_servers.run(CASES, "mixed_precision").same
+    assert (optimizer, iterations, rows) == ("LossScaleOptimizer", 60, [160.0] * 3)
+    assert losses[2] < losses[0]
+
+
+@pytest.mark.processes
 def test_single_batches(worlds: Worlds) -> None:
     trained, tested, expected, difference, iterations = worlds.with_servers.run(CASES, "single_batches").same
     assert trained["rows"] == 40.0

@@ -178,8 +178,8 @@ def test_a_chief_beside_servers_is_no_rank():
     assert lines[0] == "paceline: the chief was stopped because ps 0 was killed by signal 9 (SIGKILL)"
     hung = Hung((), 4, 5.0, ((0, "is in no collective, after 0"),))
     lines = report_lines(Outcome(hung, (WorkerEnd(0, -9, None, False),)), witnesses(1), BESIDE_SERVERS)
-    assert lines[1] == "paceline: the chief is in no collective, after 0"
-    assert lines[2].startswith("paceline: the chief made no step for 5 s after step 4. The stacks above show ")
+    assert lines[0] == "paceline: the chief is in no collective, after 0"
+    assert lines[1].startswith("paceline: the chief made no step for 5 s after step 4. The stacks above show ")
     assert stopping_text(hung, 1, BESIDE_SERVERS) == "the chief made no step for 5 s; stopping the job"
     assert stopping_text(Interrupted(signal.SIGTERM), 1, BESIDE_SERVERS) == "stopping the job (SIGTERM)"
     identities = [

@@ -140,7 +140,7 @@ def _consequence(end: WorkerEnd, cause: Cause, witness: Witness, names: Names) -
         return (
             [] if end.exit_code in expected else [f"{rank} {ended_text(end.exit_code)} while all ranks were stopping"]
         )
-    if end.ended_before_stop or isinstance(cause, Interrupted):
+    if end.ended_before_stop or isinstance(cause, Interrupted) or (isinstance(cause, Hung) and names.lone_chief):
         return []
     if end.killed_from_outside is not None:
         return [f"{rank} {ended_text(end.exit_code)}, too; Paceline did not send that signal"]
