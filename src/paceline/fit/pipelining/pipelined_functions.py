@@ -20,7 +20,7 @@ from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
 from paceline.fit.pipelining.replica_sums import ReplicaSums
-from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages
+from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages, one_weight_after_the_other
 from paceline.fit.pipelining.stage_walk import Batch, ChunkSums
 from paceline.strategy.bridged_collectives import graph_collectives_of
 
@@ -155,7 +155,8 @@ def _finish_function(
         for variable, values, indices in zip(looked_up, slices[::2], slices[1::2], strict=True):
             found[id(variable)] = tf.IndexedSlices(values, indices, tf.constant(list(variable.shape), tf.int64))
         if found:
-            model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
+            with one_weight_after_the_other(model.optimizer):
+                model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
         else:
             _refuse_if_asked(model, pipeline)
             model.optimizer.iterations.assign_add(1)

@@ -41,6 +41,31 @@ def of_all_stages(collectives: GraphCollectives) -> Iterator[None]:
         _updating.collectives = before
 
 
+@contextlib.contextmanager
+def one_weight_after_the_other(optimizer: Any) -> Iterator[None]:
+    """While this lasts, a graph of the optimizer's update begins with a weight when it is done with the one before.
+
+    Else TensorFlow computes the first operation of all updates, then the second one, and so holds each intermediate
+    result for all weights: as much again as the weights take.
+    """
+    own = getattr(optimizer, "inner_optimizer", optimizer)
+    update_step = own.update_step
+    last: list[Any] = []
+
+    def after_the_one_before(gradient: Any, variable: Any, learning_rate: Any) -> None:
+        graph = tf.compat.v1.get_default_graph()
+        with tf.control_dependencies([operation for operation in last if operation.graph is graph]):
+            gradient = tf.identity(gradient)
+        update_step(gradient, variable, learning_rate)
+        last[:] = graph.get_operations()[-1:]
+
+    object.__setattr__(own, "update_step", after_the_one_before)
+    try:
+        yield
+    finally:
+        object.__delattr__(own, "update_step")
+
+
 def asks_other_stages(optimizer: Any) -> bool:
     """Whether its update is collective over the stages."""
     inner = getattr(optimizer, "inner_optimizer", None)
