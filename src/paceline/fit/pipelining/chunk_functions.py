@@ -2,8 +2,8 @@
 
     F   forward                    received ─► handed on, loss, states, stash
     B   gradients of the inputs    stash, gradients of what was handed on ─► gradients of what was received, rest
-    W   gradients of the weights   stash, rest ─► sums of gradients
-    BW  both in one call           stash, gradients of what was handed on ─► gradients of what was received, sums
+    W   gradients of the weights   stash, rest ─► added to the sums of the batch
+    BW  both in one call           stash, gradients of what was handed on ─► gradients of what was received; added
 
 R, a recomputation, is F once more. The stash is what crosses from F to the others, so its bytes are known. What follows
 from weights alone is not stashed but computed again: a synchronous schedule changes no weights between F and BW.
@@ -52,10 +52,10 @@ class ChunkFunctions:
         """Whether a backward follows."""
         _refuse_assignments(trace)
         forward = [*trace.handed_on, *trace.predictions, *trace.new_states, *_some(trace.loss)]
-        rows_of_sums = [tensor for pair in trace.slices for tensor in pair]
+        of_weights_fetched = [*_some(trace.added), *(tensor for pair in trace.slices for tensor in pair)]
         of_forward = behind(forward)
         of_inputs = behind(trace.received_gradients) - of_forward
-        of_weights = behind([*trace.new_sums, *rows_of_sums]) - of_forward
+        of_weights = behind(of_weights_fetched) - of_forward
         given = [*(*trace.data, *trace.rows, *trace.received, *trace.given, *trace.sums, *trace.states, *trace.totals)]
         graph = CutGraph(trace.wrapped, given)
         for_inputs = graph.crossing(of_forward, of_inputs)
@@ -64,10 +64,10 @@ class ChunkFunctions:
         self._forward = graph.function([], [*forward, *self._stash])
         self._parts = graph.function([], trace.part_of_total) if trace.part_of_total else None
         _refuse_parts(trace, self._parts)
-        self._both = graph.function(self._stash, [*trace.received_gradients, *trace.new_sums, *rows_of_sums])
+        self._both = graph.function(self._stash, [*trace.received_gradients, *of_weights_fetched])
         self._rest = graph.crossing(of_inputs, of_weights - of_inputs)
         self._inputs = graph.function(for_inputs, [*trace.received_gradients, *self._rest])
-        self._weights = graph.function([*for_weights, *self._rest], [*trace.new_sums, *rows_of_sums])
+        self._weights = graph.function([*for_weights, *self._rest], of_weights_fetched)
         backward = (self._both, self._inputs, self._weights)
         self._kept = {id(feed) for function in backward for feed in function.feeds}
         every = [self._forward, *backward, *([self._parts] if self._parts else [])]
@@ -107,11 +107,11 @@ class ChunkFunctions:
         one.feeds = {key: value for key, value in one.feeds.items() if key in self._kept}
         one.feed(self._stash, stash)
 
-    def backward(self, one: Pass) -> tuple[list[Any], list[Any], list[Any]]:
-        """BW: gradients of what was received, the new sums, (values, indices) of what was looked up, flat."""
+    def backward(self, one: Pass) -> tuple[list[Any], list[Any]]:
+        """BW: gradients of what was received, (values, indices) of what was looked up, flat. Adds to the sums."""
         trace = self.trace
-        received, sums, slices = parted(self._both(one.feeds), [len(trace.received_gradients), len(trace.new_sums)])
-        return received, sums, slices
+        received, _, slices = parted(self._both(one.feeds), [len(trace.received_gradients), len(_some(trace.added))])
+        return received, slices
 
     def backward_inputs(self, one: Pass) -> list[Any]:
         """B: gradients of what was received."""
@@ -119,10 +119,10 @@ class ChunkFunctions:
         one.feed(self._rest, rest)
         return received
 
-    def backward_weights(self, one: Pass) -> tuple[list[Any], list[Any]]:
-        """W: the new sums, (values, indices) of what was looked up, flat."""
-        sums, slices = parted(self._weights(one.feeds), [len(self.trace.new_sums)])
-        return sums, slices
+    def backward_weights(self, one: Pass) -> list[Any]:
+        """W: (values, indices) of what was looked up, flat. Adds to the sums."""
+        _, slices = parted(self._weights(one.feeds), [len(_some(self.trace.added))])
+        return slices
 
 
 def _some(value: Any) -> list[Any]:
@@ -140,7 +140,9 @@ def _refuse_parts(trace: ChunkTrace, parts: GraphFunction | None) -> None:
 
 
 def _refuse_assignments(trace: ChunkTrace) -> None:
-    found = [one.name for one in trace.wrapped.graph.get_operations() if one.type in _ASSIGNMENTS]
+    own = set(trace.added.op.control_inputs) if trace.added is not None else set()
+    operations = trace.wrapped.graph.get_operations()
+    found = [one.name for one in operations if one.type in _ASSIGNMENTS and one not in own]
     if found:
         raise ConfigurationError(
             f"A layer assigns a tf.Variable (operation {found[0]}), and a pipeline could lose the assignment: make the "

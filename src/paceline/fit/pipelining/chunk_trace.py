@@ -5,10 +5,10 @@
     received from earlier ───► layers ───► handed on to later chunks, losses, new states
                                  │
     gradients of received ◄─── tape ◄─── gradients of what was handed on
-                                 └─────► gradients of weights, added to the sums so far
+                                 └─────► gradients of weights, each added to its sum as soon as it is there
 
-Nothing in it has side effects: what layers and metrics assign goes in as `states` and comes out. `chunk_tracing.py`
-builds it, `chunk_functions.py` cuts it.
+Nothing else in it has side effects: what layers and metrics assign goes in as `states` and comes out.
+`chunk_tracing.py` builds it, `chunk_functions.py` cuts it.
 """
 
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class ChunkTrace:
         rows: Rows of the micro-batch (int32), its first row and the rows of the batch (int64).
         received: As the chunk's.
         given: Gradients of `handed_on`, of those that are floating, in order.
-        sums: For `summed`, the gradients added up so far.
+        sums: For `summed`, the handles of the variables to which gradients are added.
         states: Values of `assigned` before.
         handed_on: As the chunk's.
         predictions: The model's outputs; of the last chunk only.
         loss: The micro-batch's share of the losses of this chunk, unscaled; None without any.
         received_gradients: Of those of `received` that are floating.
-        new_sums: As `sums`.
+        added: Is there when all of `sums` have been added to; None without any.
         slices: (values, indices) of the gradients of `looked_up`.
         new_states: Values of `assigned` after.
         part_of_total: Of the data: what the micro-batch adds to each of `totals`; see `BatchSums`.
@@ -57,7 +57,7 @@ class ChunkTrace:
     predictions: list[Any]
     loss: Any
     received_gradients: list[Any]
-    new_sums: list[Any]
+    added: Any
     slices: list[tuple[Any, Any]]
     new_states: list[Any]
     part_of_total: list[Any]

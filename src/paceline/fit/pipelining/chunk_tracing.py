@@ -86,7 +86,7 @@ class _Tracing:
             [tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int64)],
             received,
             given,
-            [tf.TensorSpec(None, one._value.dtype) for one in trained],  # 0 at the beginning, whatever the shape
+            [tf.TensorSpec([], tf.resource) for _ in trained],
             [tf.TensorSpec(one.shape, one._value.dtype) for one in self._assigned],
         ]
         result: dict[str, Any] = {}
@@ -157,7 +157,7 @@ class _Tracing:
             "predictions": forward.predictions,
             "loss": forward.loss,
             "received_gradients": received_gradients,
-            "new_sums": [tf.ensure_shape(sums[at] + gradients[at], trained[at].shape) for at in dense],
+            "added": _added([sums[at] for at in dense], [gradients[at] for at in dense]),
             "slices": [(gradients[at].values, gradients[at].indices) for at in sparse],
             "new_states": new_states,
             "part_of_total": forward.sums.parts,
@@ -224,6 +224,19 @@ class _Tracing:
             mask = compat.get_keras_mask(tensor)
             if mask is not None:
                 compat.set_keras_mask(tensors[id(tensor)], masks[id(mask)])
+
+
+def _added(sums: list[Any], gradients: list[Any]) -> Any:
+    """A tensor that is there when each of the gradients has been added to its sum; None without any."""
+    if not sums:
+        return None
+    additions = [
+        tf.raw_ops.AssignAddVariableOp(resource=total, value=gradient)
+        for total, gradient in zip(sums, gradients, strict=True)
+    ]
+    nothing = tf.zeros([], tf.int32)
+    with tf.control_dependencies(additions):
+        return tf.identity(nothing)
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:

@@ -125,13 +125,23 @@ def _needed(fetches: Sequence[Any], ends: set[int]) -> set[int]:
     """Which of the tensors `ends` the computation of `fetches` begins with."""
     found: set[int] = set()
     seen: set[Any] = set()
-    left = list(fetches)
-    while left:
-        tensor = left.pop()
-        if id(tensor) in ends:
-            found.add(id(tensor))
-        elif tensor.op not in seen:
-            seen.add(tensor.op)
-            left += tensor.op.inputs
-            left += [output for control in tensor.op.control_inputs for output in control.outputs[:1]]
+    operations: list[Any] = []
+
+    def begin_with(tensors: Iterable[Any]) -> None:
+        for tensor in tensors:
+            if id(tensor) in ends:
+                found.add(id(tensor))
+            else:
+                operations.append(tensor.op)
+
+    begin_with(fetches)
+    while operations:
+        if (operation := operations.pop()) not in seen:
+            seen.add(operation)
+            begin_with(operation.inputs)
+            for control in operation.control_inputs:
+                if control.outputs:
+                    begin_with(control.outputs[:1])
+                else:
+                    operations.append(control)
     return found

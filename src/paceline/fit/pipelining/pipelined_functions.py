@@ -63,6 +63,7 @@ class PipelinedFunction:
         if self._finish is None:
             self._finish = _finish_function(self._model, pipeline, functions, training=self._training)
         own = self._finish(*_left(sums, functions))
+        pipeline.gradient_sums.release()
         return self._logs(pipeline, own, sums, batch)
 
     def _logs(
@@ -132,7 +133,7 @@ def flat_data(data: Any) -> tuple[list[Any], Any]:
 def _left(sums: dict[int, ChunkSums], functions: dict[int, ChunkFunctions]) -> tuple[Any, ...]:
     """What micro-batches have left, of all chunks: states, gradients, slices of gradients."""
     states = [state for number in functions for state in sums[number].states]
-    gradients = [gradient for number in functions for gradient in sums[number].sums]
+    gradients = [total.read_value() for number in functions for total in sums[number].sums]
     slices = [tf.concat(parts, 0) for number in functions for parts in sums[number].slices]
     return states, gradients, slices
 

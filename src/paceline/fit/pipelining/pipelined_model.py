@@ -12,6 +12,7 @@ from paceline.fit.pipelining.chunk_tracing import trace
 from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.deferred_variables import give_values, take_values
 from paceline.fit.pipelining.division import division_of
+from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
 from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
@@ -65,6 +66,7 @@ class PipelinedModel:
         own = {id(variable) for variable in self.variables}
         self.trained = [variable for variable in model.trainable_variables if id(variable) in own]
         """The variables of this stage that are trained, in the model's order."""
+        self.gradient_sums = GradientSums()
         self._messages = StageMessages(strategy.pipeline)
         self._plans: dict[int, Plan] = {}
         self._functions: dict[Hashable, dict[int, ChunkFunctions]] = {}
@@ -102,7 +104,7 @@ class PipelinedModel:
         batch = Batch(leaves, bounds)
         plan = self.plan(len(batch.bounds))
         actions = plan.actions[strategy.stage]
-        walk = StageWalk(plan, strategy.stage, self.chunks, functions, self._messages, batch)
+        walk = StageWalk(plan, strategy.stage, self.chunks, functions, self._messages, self.gradient_sums, batch)
         sums = walk.run(actions if with_backward else [action for action in actions if _is_forward(action)])
         self._messages.flush()
         return sums, batch

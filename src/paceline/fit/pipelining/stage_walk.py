@@ -16,6 +16,7 @@ import tensorflow as tf
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions, Pass
 from paceline.fit.pipelining.chunk_trace import is_floating
 from paceline.fit.pipelining.chunks import Chunks
+from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.stage_messages import Arrival, StageMessages
 from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send
 
@@ -26,7 +27,7 @@ class ChunkSums:
 
     Args:
         states: Of `assigned`: after the last micro-batch, or for `averaged` ones the shares so far.
-        sums: Of `summed`, the gradients.
+        sums: Of `summed`, the variables to which gradients are added.
         slices: Of `looked_up`, a list with the values of each micro-batch, then one with the indices.
         loss: The shares of the losses, added up; 0.0 without any.
         predictions: Of the last chunk: for each micro-batch the model's outputs, if they are wanted.
@@ -71,6 +72,7 @@ class StageWalk:
         chunks: Of the model.
         functions: By number, of the chunks of this stage.
         messages: Of this rank.
+        gradient_sums: Of this stage.
         batch: What to compute.
     """
 
@@ -81,6 +83,7 @@ class StageWalk:
         chunks: Chunks,
         functions: Mapping[int, ChunkFunctions],
         messages: StageMessages,
+        gradient_sums: GradientSums,
         batch: Batch,
     ) -> None:
         self._plan, self._stage, self._chunks = plan, stage, chunks
@@ -96,7 +99,7 @@ class StageWalk:
                     tf.zeros_like(value) if any(variable is one for one in function.trace.averaged) else value
                     for variable, value in zip(function.trace.assigned, self._beginnings[number], strict=True)
                 ],
-                [tf.zeros([], tensor.dtype) for tensor in function.trace.sums],
+                gradient_sums.begin(function.trace.summed),
                 [[] for _ in range(2 * len(function.trace.looked_up))],
             )
             for number, function in functions.items()
@@ -197,14 +200,14 @@ class StageWalk:
         if operation.gives_input_gradients:
             one.feed(functions.trace.given, self._given(chunk, number))
         if operation.gives_weight_gradients:
-            one.feed(functions.trace.sums, left.sums)
+            one.feed(functions.trace.sums, [total.handle for total in left.sums])
         match operation:
             case Operation.BACKWARD:
-                received, left.sums, slices = functions.backward(one)
+                received, slices = functions.backward(one)
             case Operation.BACKWARD_INPUTS:
                 received, slices = functions.backward_inputs(one), []
             case _:
-                left.sums, slices = functions.backward_weights(one)
+                slices = functions.backward_weights(one)
         for at, value in enumerate(slices):
             left.slices[at].append(value)
         if operation.gives_weight_gradients:
