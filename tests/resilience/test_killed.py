@@ -80,7 +80,7 @@ def test_two_workers_killed_or_told_to_stop_and_then_one(tmp_path: Path) -> None
         return run_workers(num_workers, *script, folder=tmp_path, limit_seconds=LIMIT_SECONDS, variables=told)
 
     undisturbed = run_workers(
-        2, SCRIPT, "float64", folder=tmp_path, limit_seconds=LIMIT_SECONDS, variables={environment.SEED: SEED}
+        1, SCRIPT, "float64", folder=tmp_path, limit_seconds=LIMIT_SECONDS, variables={environment.SEED: SEED}
     )
     assert undisturbed.code == 0, undisturbed.output
     expected = np.load(tmp_path / "weights.npy")

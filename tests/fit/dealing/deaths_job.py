@@ -3,7 +3,7 @@ evaluation and a prediction, in each of which a worker is killed; tells what has
 
 Then another one is killed, too, while no restart is left, and the first still comes back.
 
-Run by ``paceline run --workers 3 --ps 1 --max-restarts 4 --hang-timeout 5``.
+Run by ``paceline run --workers 3 --ps 1 --max-restarts 4 --hang-timeout 15``.
 """
 
 import json
