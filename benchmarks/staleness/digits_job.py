@@ -24,6 +24,7 @@ if IS_COMPUTING:
 KIND, STEPS, EVERY = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 MAX_STALENESS = None if len(sys.argv) < 5 or sys.argv[4] == "none" else int(sys.argv[4])
 ROWS_OF_A_WORKER = 32
+ENOUGH = 0.95
 SEED = 1
 
 keras.utils.set_random_seed(SEED)
@@ -93,8 +94,10 @@ course = Course()
 logs = model.fit(data, steps_per_epoch=STEPS, epochs=1, verbose=0, callbacks=[course]).history
 if is_chief:
     copy = layers()
-    accuracies = []
+    accuracies: list[float] = []
     for _, _, weights in course.points:
+        if IS_COMPUTING and accuracies and accuracies[-1] >= ENOUGH:
+            break  # nobody asks for the others
         copy.set_weights(weights)
         accuracies.append(float((copy(x_test).numpy().argmax(1) == y_test).mean()))
     told = {
