@@ -20,6 +20,7 @@ QUESTIONS = (
     "hosts_all_reduce",
     "hosts_bandwidth",
     "parameter_server_tables",
+    "pipelines",
     "parameter_server_recovery",
     "staleness",
     "ingestion",
