@@ -86,7 +86,8 @@ class FingerprintLog:
     def is_compared(self, index: Any) -> Any:
         """Whether the batch of this number in its iterator (an int or an integer scalar tensor) is one to compare."""
         position = index if self._steps_per_epoch is None else index % self._steps_per_epoch
-        return (position == 0) | (index == self._num_repeated)
+        is_first = position == 0
+        return is_first | (index == self._num_repeated) if self._num_repeated else is_first
 
     def note(self, index: Any, element: Any, also: Callable[[], Sequence[Any]] = tuple, *, by_row: bool = False) -> Any:
         """An operation that notes `element`'s fingerprint if that of number `index` (int64 scalar) is compared.

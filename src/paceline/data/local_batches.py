@@ -179,13 +179,28 @@ def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | N
     # It has no Python `if` that depends on a tensor: rewriting it would take a second of each start.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def local_rows(index: Any, element: Any) -> Any:
+        bounds: list[Any] = []
+
+        def own(leaf: Any) -> Any:
+            if not tf.is_tensor(leaf) or isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) or _knows_rows(leaf):
+                return _part(leaf, lambda rows: local_slice(rows, rank, size))
+            if not bounds:  # vectors of one number; all components have equally many rows
+                rows = tf.raw_ops.StridedSlice(input=tf.shape(leaf), begin=[0], end=[1], strides=[1])
+                bounds.extend(local_slice(rows, rank, size))
+            return tf.raw_ops.StridedSlice(input=leaf, begin=bounds[0], end=bounds[1], strides=[1])
+
         checked = checked_rows(element)
         with tf.control_dependencies([] if checked is None else [checked]):
             noted = [] if log is None else [log.note(index, element)]
         with tf.control_dependencies([*noted, *([] if checked is None else [checked])]):
-            return tf.nest.map_structure(lambda leaf: _part(leaf, lambda rows: local_slice(rows, rank, size)), element)
+            return tf.nest.map_structure(own, element)
 
     return dataset.enumerate().map(local_rows)
+
+
+def _knows_rows(leaf: Any) -> bool:
+    """Whether the shape of a tensor has its number of rows, or has none."""
+    return leaf.shape.rank is not None and (leaf.shape.rank == 0 or leaf.shape[0] is not None)
 
 
 def _with_all_rows(dataset: Any, rank: int, size: int) -> Any:

@@ -153,10 +153,15 @@ def local_slice(rows: Number, rank: int, size: int) -> tuple[Number, Number]:
     return _begin(rows, rank, size), _begin(rows, rank + 1, size)
 
 
-def _begin(rows: Any, rank: int, size: int) -> Any:
-    remainder = rows % size
-    ranks_before_with_one_more = (rank + remainder - abs(rank - remainder)) // 2  # the smaller of the two
-    return rank * (rows // size) + ranks_before_with_one_more
+def _begin(rows: Any, rank: Any, size: int) -> Any:
+    # Each operation in the graph of an input pipeline costs time at every `fit`, so there are no more than it takes.
+    if isinstance(rank, int) and rank == size:
+        return rows
+    if isinstance(rank, int) and rank == 0:
+        return tf.zeros_like(rows) if tf.is_tensor(rows) else 0
+    each = rows // size
+    smaller = tf.minimum if tf.is_tensor(rows) or tf.is_tensor(rank) else min
+    return rank * each + smaller(rows - each * size, rank)
 
 
 @dataclass(frozen=True, slots=True)
