@@ -45,8 +45,6 @@ def _assert_same_batches(build: Callable[[], Any], size: int, *, epochs: int = 2
         _assert_equal(together, whole[epoch])
 
 
-_TABLE_OF = tf.range(10, dtype=tf.int64)
-
 _BELOW: dict[str, Callable[[Any, Any], Any]] = {
     "map": lambda dataset, _: dataset.map(lambda a, b: (a * 3 + 1, tf.strings.join([b, "x"]))),
     "parallel": lambda dataset, _: dataset.map(lambda a, b: (a - 7, b), num_parallel_calls=2),
@@ -88,7 +86,8 @@ _BEHIND: dict[str, Callable[[Any], Any]] = {
 def test_ranks_together_have_the_batches_of_any_pipeline(
     rows: int, batch: int, size: int, below: list[str], behind: list[str], drops: bool
 ) -> None:
-    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(_TABLE_OF, _TABLE_OF * 11), -1)
+    keys = tf.range(10, dtype=tf.int64)
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, keys * 11), -1)
 
     def build() -> Any:
         tf.random.set_seed(7)
