@@ -195,6 +195,20 @@ def _plus_one(number: Any) -> Any:
     return number + 1
 
 
+def _counted(dataset: Any) -> Any:
+    """Two maps; the second one reads how often the first one was called."""
+    number = tf.Variable(0, dtype=tf.int64)
+
+    def count(row: Any) -> Any:
+        number.assign_add(1)
+        return row
+
+    def of_count(row: Any) -> Any:
+        return row * 100 + number.read_value()
+
+    return dataset.map(count).map(of_count)
+
+
 @pytest.mark.parametrize(
     ("build", "said"),
     [
@@ -203,6 +217,7 @@ def _plus_one(number: Any) -> Any:
         (lambda rows: rows.map(_plus_one).batch(4).map(_whole_batches), "`_whole_batches` takes whole batches"),
         (lambda rows: rows.map(_plus_one).shuffle(5).batch(4), "with .shuffle() before .map() it would not"),
         (lambda rows: rows.map(_plus_one, 2, deterministic=False).batch(4), "its order is not deterministic"),
+        (lambda rows: _counted(rows).batch(4), "`of_count` runs on all rows on every rank, as a stage before changes"),
         (lambda rows: rows.map(_plus_one).filter(lambda row: row > 2).batch(4), ""),
         (lambda rows: rows.map(_plus_one).cache().batch(4), ""),
         (lambda rows: rows.map(_plus_one).batch(4).filter(lambda row: row[0] > 2), ""),
@@ -243,3 +258,22 @@ def test_ranks_whose_maps_differ_have_other_fingerprints() -> None:
 def test_a_shape_that_is_not_known_before_the_maps_leaves_them_on_all_rows() -> None:
     rows = tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1, 2], [3], [4, 5, 6]]))
     assert isinstance(divided(rows.map(lambda row: row[:1]).batch(2)), Whole)
+
+
+def test_rows_without_numbers_stay_whole() -> None:
+    """TensorFlow's `unbatch` ends the process at them."""
+    rows = tf.data.Dataset.from_tensor_slices((np.zeros([5, 0]), np.arange(5.0)))
+    _assert_same_batches(lambda: rows.map(lambda none, one: (none, one + 1)).batch(2), 2)
+
+
+def test_workers_may_have_their_files_in_directories_of_their_own(tmp_path: Path) -> None:
+    logs = [FingerprintLog() for _ in range(3)]
+    for log, directory, names in zip(logs, ("a", "long", "c"), ("012", "012", "021"), strict=True):
+        (tmp_path / directory / "x").mkdir(parents=True)
+        paths = [str(tmp_path / directory / "x" / name) for name in names]
+        for path in paths:
+            Path(path).write_bytes(b"same")
+        log.begin_iterator()
+        _read(local_batches(tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(3), 1, 2, log=log))
+    assert logs[0].of_batch(0) == logs[1].of_batch(0) is not None
+    assert logs[0].of_batch(0) != logs[2].of_batch(0)

@@ -58,6 +58,13 @@ def operations_of_functions(dataset: Any) -> Iterator[set[str]]:
         yield {node.op for nodes in (definition.node, *inner) for node in nodes}
 
 
+def resources_of_functions(dataset: Any) -> set[int]:
+    """The identities of the variables, tables and so on that functions which `dataset` calls have captured."""
+    wrappers = dataset._functions() if isinstance(dataset, tf.data.Dataset) else ()
+    captured = [tensor for wrapper in wrappers for tensor in wrapper.function.captured_inputs]
+    return {id(tensor) for tensor in captured if tensor.dtype == tf.resource}
+
+
 def kind_of(dataset: Any) -> str:
     """``ParallelMap``, of the class `_ParallelMapDataset`."""
     return type(dataset).__name__.lstrip("_").removesuffix("Dataset")

@@ -13,6 +13,7 @@ the same picture means other rows: labels repeat themselves, and each host may l
 
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -137,7 +138,7 @@ def _part(leaf: Any, is_by_row: bool) -> Part:
     array = np.asarray(leaf)
     digest = hashlib.blake2b(f"{array.shape} {array.dtype}".encode(), digest_size=7)
     if array.dtype == object:
-        digest.update(repr(array.reshape(-1)[:1024].tolist()).encode())
+        digest.update(repr(_without_directory(array.reshape(-1)[:1024].tolist())).encode())
     else:
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8)[:_HASHED_BYTES].data)
     is_image = array.dtype == np.uint8 and array.ndim >= _IMAGE_AXES
@@ -147,6 +148,12 @@ def _part(leaf: Any, is_by_row: bool) -> Part:
         is_measured=is_floating or is_image,
         tells_rows_apart=bool(is_by_row and array.ndim and len(array)) and _tells_apart(array),
     )
+
+
+def _without_directory(texts: list[bytes]) -> list[bytes]:
+    """Paths without the directory that all of them are in: each worker may have the files in one of its own."""
+    directory, _, _ = os.path.commonprefix(texts).rpartition(b"/")
+    return [text[len(directory) :] for text in texts]
 
 
 def _tells_apart(array: Array) -> bool:

@@ -20,7 +20,7 @@ from paceline.data import compat
 
 # fmt: off
 _UNARY = (
-    "Abs", "AsString", "Cast", "Ceil", "CheckNumerics", "DecodeRaw", "Floor", "Identity", "Invert", "LogicalNot", "Neg",
+    "Abs", "AsString", "Cast", "Ceil", "CheckNumerics", "Floor", "Identity", "Invert", "LogicalNot", "Neg",
     "OnesLike", "Relu", "Relu6", "Rint", "Round", "Sign", "Sqrt", "Square", "StopGradient", "StringLower",
     "StringToHashBucketFast", "StringToNumber", "StringUpper", "ZerosLike",
 )

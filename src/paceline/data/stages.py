@@ -141,7 +141,7 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
     """
     kind = compat.kind_of(one)
     if kind in MAPS:
-        if reason := _reason_to_stay(one):
+        if reason := _reason_to_stay(one) or _reason_of_state(one):
             found.reasons.append(f"map `{_name(one)}` runs on all rows on every rank, {reason}")
             return one, []
         [source] = compat.inputs_of(one)
@@ -202,17 +202,32 @@ def _reason_to_stay(one: Any) -> str:
         return "as its order is not deterministic"
     if is_element_wise(compat.given_function_of(one)):
         return ""
-    types = set().union(*compat.operations_of_functions(one))
+    types = _operations_in(one)
     if any("PyFunc" in name for name in types):
         return "as it calls Python: with paceline.data.element_wise(function) it would not"
     if any(map(DRAWS.match, types)):
         return "as it draws random numbers: with tf.random.stateless_* it would not"
     if any(map(_MAKES_DATASETS.match, types)):
         return "as it makes datasets"
+    return "as it has effects of its own" if _have_effects(types) else ""
+
+
+def _reason_of_state(one: Any) -> str:
+    """Why a map without effects cannot come behind the choice of rows: its result depends on those of stages before."""
+    if not (own := compat.resources_of_functions(one)) or is_element_wise(compat.given_function_of(one)):
+        return ""
+    before = (stage for source in compat.inputs_of(one) for stage in compat.with_sources(source))
+    changed = (stage for stage in before if own & compat.resources_of_functions(stage))
+    return "as a stage before changes what it reads" if any(_have_effects(_operations_in(s)) for s in changed) else ""
+
+
+def _operations_in(one: Any) -> set[str]:
+    return set().union(*compat.operations_of_functions(one))
+
+
+def _have_effects(types: set[str]) -> bool:
     # Calls of functions are no operations that TensorFlow knows.
-    if any(compat.has_state(name) and not _HAS_NO_EFFECT.match(name) for name in types):
-        return "as it has effects of its own"
-    return ""
+    return any(compat.has_state(name) and not _HAS_NO_EFFECT.match(name) for name in types)
 
 
 def _behind_batch(one: Any) -> str:
@@ -233,10 +248,11 @@ def _is_dense(spec: Any) -> bool:
 
 
 def _has_fixed_shapes(spec: Any) -> bool:
-    """Whether rows of this spec can be put one below the other, whatever they hold."""
+    """Whether rows of this spec can be put one below the other, whatever they hold, and taken apart again."""
     leaves = tf.nest.flatten(spec)
     return bool(leaves) and all(
-        isinstance(leaf, tf.TensorSpec) and leaf.shape.is_fully_defined() and leaf.dtype not in _NO_ROWS
+        # `Dataset.unbatch` ends the process at rows of no numbers (TensorFlow 2.21).
+        isinstance(leaf, tf.TensorSpec) and bool(leaf.shape.num_elements()) and leaf.dtype not in _NO_ROWS
         for leaf in leaves
     )
 
