@@ -15,7 +15,7 @@ from paceline.data.row_wise import is_row_wise
 
 
 def _weights() -> tf.Tensor:
-    """An eager tensor, which a function captures; a constant of a module would start TensorFlow while tests are collected."""
+    """An eager tensor, which a function captures. As a module's constant, it would start TensorFlow too early."""
     with tf.init_scope():
         return tf.constant([0.5, 2.0, 3.0])
 

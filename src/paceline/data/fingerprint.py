@@ -13,7 +13,6 @@ the same picture means other rows: labels repeat themselves, and each host may l
 
 import hashlib
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -152,7 +151,9 @@ def _part(leaf: Any, is_by_row: bool) -> Part:
 
 def _without_directory(texts: list[bytes]) -> list[bytes]:
     """Paths without the directory that all of them are in: each worker may have the files in one of its own."""
-    directory, _, _ = os.path.commonprefix(texts).rpartition(b"/")
+    first, last = min(texts, default=b""), max(texts, default=b"")
+    differ = (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
+    directory, _, _ = first[: next(differ, len(first))].rpartition(b"/")
     return [text[len(directory) :] for text in texts]
 
 
