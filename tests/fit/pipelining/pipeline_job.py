@@ -81,6 +81,25 @@ np.testing.assert_allclose(
 assert other_stages_variables(again)
 print("predicts from a file")
 
+
+def fine_tuned() -> list[float]:
+    """Trains the model of the file, first with a stage that has nothing to train, then with another loss."""
+    keras.utils.set_random_seed(6)  # a file has no seeds
+    model, found = keras.models.load_model(path, compile=False), []
+    for trains, loss in ((False, "mae"), (True, "mse")):
+        for name in ("first", "third", "fourth"):
+            model.get_layer(name).trainable = trains
+        model.compile(keras.optimizers.SGD(0.05, gradient_accumulation_steps=2), loss, metrics=["mae"])
+        history = model.fit(job.x, job.y, batch_size=7, epochs=2, shuffle=False, verbose=0).history
+        found += [float(value) for name in sorted(history) for value in history[name]]
+    return found
+
+
+tuned_alone = fine_tuned()
+with strategy.scope():
+    np.testing.assert_allclose(fine_tuned(), tuned_alone, rtol=1e-9, atol=1e-12)
+print("goes on after another compile")
+
 with strategy.scope():
     again = keras.models.load_model(path)
 refused = ""

@@ -26,6 +26,7 @@ def test_stages_and_replicas_are_one_process(tmp_path: Path, workers: int, train
         "other stages' variables cannot be read",
         "saved whole",
         "predicts from a file",
+        "goes on after another compile",
     ):
         assert ended.output.count(line) == workers, ended.output
     assert "[no-strategy]" not in ended.output

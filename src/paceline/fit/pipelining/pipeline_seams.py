@@ -11,6 +11,7 @@ from paceline.fit.beginning import compare_over_ranks, facts_of
 from paceline.fit.pipelining import deferred_variables, stage_updates, whole_saves
 from paceline.fit.pipelining.built_models import build
 from paceline.fit.pipelining.pipelined_functions import PipelinedFunction, PipelinedPrediction
+from paceline.fit.pipelining.pipelined_model import compiled_anew
 from paceline.fit.pipelining.refused_models import refuse_xla
 from paceline.fit.strategies import pipeline_strategy_of
 
@@ -42,7 +43,7 @@ def install(replace: Replace, replace_in_graphs: Replace) -> None:
 
 
 def compiled(keras_compile: Function) -> Function:
-    """Keras's `Trainer.compile`, which would ask for XLA by itself on a GPU."""
+    """Keras's `Trainer.compile`, which would ask for XLA by itself on a GPU, and after which all is traced anew."""
     signature = inspect.signature(keras_compile)
 
     def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -51,6 +52,7 @@ def compiled(keras_compile: Function) -> Function:
         refuse_xla(signature.bind(self, *args, **kwargs).arguments.get("jit_compile"))
         result = keras_compile(self, *args, **kwargs)
         self.jit_compile = False
+        compiled_anew(self)
         return result
 
     return compile_

@@ -160,7 +160,7 @@ def _finish_function(
                 model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
         else:
             _refuse_if_asked(model, pipeline)
-            model.optimizer.iterations.assign_add(1)
+            model.optimizer._iterations.assign_add(1)  # `iterations` may be computed: of accumulated gradients
 
     def finish(states: list[Any], gradients: list[Any], slices: list[Any]) -> Any:
         states, gradients, slices = replicas.combined(traces, states, gradients, slices)

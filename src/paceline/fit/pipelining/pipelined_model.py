@@ -39,6 +39,12 @@ def pipelined(model: Any, batch_rows: int | None = None) -> "PipelinedModel":
     return _models[model]
 
 
+def compiled_anew(model: Any) -> None:
+    """Tells the pipeline of a model, if that has been divided already."""
+    if model in _models:
+        _models[model].compiled_anew()
+
+
 class PipelinedModel:
     """What this rank has of a model.
 
@@ -63,13 +69,21 @@ class PipelinedModel:
                 take_values(chunk.variables, stage, strategy.stage, strategy.world.rank)
         self.variables = [variable for number in self.own for variable in self.chunks.chunks[number].variables]
         """The variables of this stage."""
-        own = {id(variable) for variable in self.variables}
-        self.trained = [variable for variable in model.trainable_variables if id(variable) in own]
+        self.trained = self._trained()
         """The variables of this stage that are trained, in the model's order."""
         self.gradient_sums = GradientSums()
         self._messages = StageMessages(strategy.pipeline)
         self._plans: dict[int, Plan] = {}
         self._functions: dict[Hashable, dict[int, ChunkFunctions]] = {}
+
+    def compiled_anew(self) -> None:
+        """The model has been compiled: it may have other losses and metrics, and other weights are trained."""
+        self.trained = self._trained()
+        self._functions = {}
+
+    def _trained(self) -> list[Any]:
+        own = {id(variable) for variable in self.variables}
+        return [variable for variable in self._model.trainable_variables if id(variable) in own]
 
     @property
     def has_outputs(self) -> bool:
