@@ -222,6 +222,7 @@ def _counted(dataset: Any) -> Any:
         (lambda rows: rows.map(_plus_one).cache().batch(4), ""),
         (lambda rows: rows.map(_plus_one).batch(4).filter(lambda row: row[0] > 2), ""),
         (lambda rows: rows.batch(4), ""),
+        (lambda rows: rows.map(lambda row: {"x": row}).batch(4), ""),
     ],
 )
 def test_what_stays_on_all_rows_is_said(build: Callable[[Any], Any], said: str) -> None:
@@ -277,3 +278,15 @@ def test_workers_may_have_their_files_in_directories_of_their_own(tmp_path: Path
         _read(local_batches(tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(3), 1, 2, log=log))
     assert logs[0].of_batch(0) == logs[1].of_batch(0) is not None
     assert logs[0].of_batch(0) != logs[2].of_batch(0)
+
+
+def test_components_may_be_none() -> None:
+    rows = tf.data.Dataset.range(7)
+    before = rows.map(lambda row: (row, None)).batch(3)
+    behind = rows.batch(3).map(lambda batch: {"b": None, "a": batch * 2, "c": (None, batch)})
+    for dataset, kind in ((before, Whole), (behind, Division)):
+        assert isinstance(divided(dataset), kind)
+        ranks = [list(local_batches(dataset, rank, 2, log=FingerprintLog())) for rank in range(2)]
+        for whole, *parts in zip(dataset, *ranks, strict=True):
+            of_parts = tf.nest.map_structure(lambda *own: None if own[0] is None else np.concatenate(own), *parts)
+            tf.nest.map_structure(np.testing.assert_array_equal, of_parts, whole)

@@ -252,7 +252,7 @@ def _begin(rows: Any, rank: int, number: Any, size: int) -> Any:
 
 
 def _part(leaf: Any, slice_of: Callable[[Any], tuple[Any, Any]]) -> Any:
-    """The rows of one component that `slice_of` their number says; a scalar belongs to every rank."""
+    """The rows of one component that `slice_of` their number says; a scalar, or None, belongs to every rank."""
     if isinstance(leaf, tf.SparseTensor):
         begin, end = slice_of(leaf.dense_shape[0])
         others = leaf.dense_shape[1:]
@@ -262,6 +262,8 @@ def _part(leaf: Any, slice_of: Callable[[Any], tuple[Any, Any]]) -> Any:
     if isinstance(leaf, tf.RaggedTensor):
         begin, end = slice_of(leaf.nrows())
         return leaf[begin:end]
+    if leaf is None:
+        return None
     if not tf.is_tensor(leaf) or leaf.shape.rank == 0:
         return tf.identity(leaf)
     static_rows = leaf.shape[0] if leaf.shape.rank is not None else None

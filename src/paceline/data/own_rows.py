@@ -126,8 +126,11 @@ def _packing(spec: Any, static_rows: int | None) -> Any:
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def packed(*flat: Any) -> Any:
-        for tensor, leaf in zip(flat, leaves, strict=True):
-            tensor.set_shape([static_rows, *leaf.shape[1:]])
-        return tf.nest.pack_sequence_as(spec, flat)
+        tensors = iter(flat)
+        parts = [next(tensors) if isinstance(leaf, tf.TensorSpec) else None for leaf in leaves]
+        for tensor, leaf in zip(parts, leaves, strict=True):
+            if tensor is not None:
+                tensor.set_shape([static_rows, *leaf.shape[1:]])
+        return tf.nest.pack_sequence_as(spec, parts)
 
     return packed

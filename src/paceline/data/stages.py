@@ -113,7 +113,7 @@ def division_of(dataset: Any) -> Division | Whole:
     [behind] = compat.inputs_of(batch)
     rows, row_steps = _lowered(behind, 0, found)
     batch_steps = tuple(reversed(steps))
-    if not any(isinstance(step, RowMap) for step in row_steps):
+    if not any(isinstance(step, RowMap) and _computes(step.dataset) for step in row_steps):
         if not any(compat.kind_of(one) in MAPS for one in batch_steps):
             return Whole(found.stays)
         rows, row_steps = None, []
@@ -219,6 +219,11 @@ def _reason_of_state(one: Any) -> str:
     before = (stage for source in compat.inputs_of(one) for stage in compat.with_sources(source))
     changed = (stage for stage in before if own & compat.resources_of_functions(stage))
     return "as a stage before changes what it reads" if any(_have_effects(_operations_in(s)) for s in changed) else ""
+
+
+def _computes(one: Any) -> bool:
+    """Whether a map does more than to name its components otherwise, which costs less than a choice of rows."""
+    return not _operations_in(one) <= {"Placeholder", "Identity", "NoOp"}
 
 
 def _operations_in(one: Any) -> set[str]:
