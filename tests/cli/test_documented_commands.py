@@ -76,10 +76,13 @@ class Desk:
         for job in self.jobs[before:]:
             if not job.hosts and job.nodes is None:
                 lines = output_of_job(tuple(words))
+                # Workers and servers beside a chief serve, and run no script.
                 ranks = ["chief"] if job.options.ps else [str(rank) for rank in range(job.num_workers)]
-                labels = [*ranks, *(["evaluator 0"] if job.options.evaluator else [])]
+                numbers = {label: number for number, label in enumerate(ranks)}
+                if job.options.evaluator:
+                    numbers["evaluator 0"] = job.num_workers + (1 + job.options.ps if job.options.ps else 0)
                 assert sorted(re.sub(r"^\[ +", "[", line) for line in lines) == sorted(
-                    f"[{label}] rank {number} of {len(ranks)}" for number, label in enumerate(labels)
+                    f"[{label}] rank {number} of {len(ranks)}" for label, number in numbers.items()
                 )
 
     def srun(self, command: Command) -> None:

@@ -213,6 +213,8 @@ def _counted(dataset: Any) -> Any:
     ("build", "said"),
     [
         (lambda rows: rows.map(_random).batch(4), "map `_random` runs on all rows on every rank, as it draws random"),
+        # Each rank may draw other integers, which are no sign of other rows.
+        (lambda rows: rows.map(_random, 2).map(_plus_one).batch(4), "map `_random` runs on all rows on every rank"),
         (lambda rows: rows.map(_calls_python).batch(4), "paceline.data.element_wise(function)"),
         (lambda rows: rows.map(_plus_one).batch(4).map(_whole_batches), "`_whole_batches` takes whole batches"),
         (lambda rows: rows.map(_plus_one).shuffle(5).batch(4), "with .shuffle() before .map() it would not"),
@@ -222,6 +224,7 @@ def _counted(dataset: Any) -> Any:
         (lambda rows: rows.map(_plus_one).cache().batch(4), ""),
         (lambda rows: rows.map(_plus_one).batch(4).filter(lambda row: row[0] > 2), ""),
         (lambda rows: rows.batch(4), ""),
+        (lambda rows: rows.map(lambda row: tf.repeat(row, 4)).map(_whole_batches), ""),
         (lambda rows: rows.map(lambda row: {"x": row}).batch(4), ""),
     ],
 )

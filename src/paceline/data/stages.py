@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
-from paceline.data.fingerprint import DRAWS
+from paceline.data.fingerprint import DRAWS, draws_by_chance
 from paceline.data.marked_functions import is_element_wise
 from paceline.data.row_wise import is_row_wise
 
@@ -112,6 +112,8 @@ def division_of(dataset: Any) -> Division | Whole:
     found = _Found()
     [behind] = compat.inputs_of(batch)
     rows, row_steps = _lowered(behind, 0, found)
+    if draws_by_chance(rows):  # ranks draw other numbers, which only whole batches tell from other rows
+        return Whole(found.stays)
     batch_steps = tuple(reversed(steps))
     if not any(isinstance(step, RowMap) and _computes(step.dataset) for step in row_steps):
         if not any(compat.kind_of(one) in MAPS for one in batch_steps):
@@ -236,7 +238,8 @@ def _have_effects(types: set[str]) -> bool:
 
 
 def _behind_batch(one: Any) -> str:
-    if compat.kind_of(one) not in MAPS:
+    kinds = {compat.kind_of(stage) for stage in compat.with_sources(one)}
+    if compat.kind_of(one) not in MAPS or not kinds & _BATCHES:
         return ""
     return (
         f"everything before map `{_name(one)}` runs on all rows on every rank, as `{_name(one)}` takes whole batches: "
