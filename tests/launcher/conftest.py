@@ -128,6 +128,13 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Job]]:
                 stream.close()
 
 
+def _write(path: Path, script: str) -> None:
+    """Writes a script as a whole: a program that was started before may be reading the same file."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(textwrap.dedent(script))
+    partial.replace(path)
+
+
 @pytest.fixture
 def start(begin: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
     """Starts ``start(script, *arguments, num_workers=2, variables={…}, …)``."""
@@ -140,7 +147,7 @@ def start(begin: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
         **options: object,
     ) -> Job:
         path = tmp_path / "script.py"
-        path.write_text(textwrap.dedent(script))
+        _write(path, script)
         plain_job = str(Path(__file__).with_name("plain_job.py"))
         described = json.dumps({"num_workers": 2, **options})
         return begin(sys.executable, plain_job, described, str(path), *arguments, variables=variables, stdout=stdout)
@@ -155,7 +162,7 @@ def paceline_run(begin: Callable[..., Job], tmp_path: Path) -> Callable[..., Job
     def start_job(
         script: str, *options: str, arguments: tuple[str, ...] = (), name: str = "script.py", **more: object
     ) -> Job:
-        (tmp_path / name).write_text(textwrap.dedent(script))
+        _write(tmp_path / name, script)
         return begin(sys.executable, "-m", "paceline", "run", *options, name, *arguments, **more)
 
     return start_job
