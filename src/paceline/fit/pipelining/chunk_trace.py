@@ -24,7 +24,7 @@ class ChunkTrace:
     Args:
         wrapped: The graph as a function, which can be pruned.
         is_training: Whether it has gradients.
-        data: The leaves of (x, y, sample_weight).
+        data: The leaves of (x, y, sample_weight), of the whole batch: the graph takes the micro-batch's rows.
         rows: Rows of the micro-batch (int32), its first row and the rows of the batch (int64).
         received: As the chunk's.
         given: Gradients of `handed_on`, of those that are floating, in order.

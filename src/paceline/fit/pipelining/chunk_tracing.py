@@ -114,8 +114,9 @@ class _Tracing:
         with tf.GradientTape(persistent=False, watch_accessed_variables=False) as tape:
             tape.watch([*differentiable, *weights])
             scope = _NotingScope(state_mapping=list(zip(self._assigned, states, strict=True)), collect_losses=True)
+            first, number = rows[1], tf.cast(rows[0], tf.int64)
             with scope:
-                forward = self._forward(scope, data, rows, received)
+                forward = self._forward(scope, [leaf[first : first + number] for leaf in data], rows, received)
                 new_states = [
                     tf.cast(scope.get_current_value(variable), variable._value.dtype) for variable in self._assigned
                 ]

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
+from paceline.strategy.compat import called_directly
 
 _READS = ("ReadVariableOp", "VarHandleOp", "Placeholder")
 """Stateful for TensorFlow, but their results can be had twice."""
@@ -86,14 +86,15 @@ class GraphFunction:
         Args:
             values: By the identity of a tensor, what is known.
         """
-        return list(self._function(*[values[id(feed)] for feed in self.feeds]))
+        return called_directly(self._function, [*[values[id(feed)] for feed in self.feeds], *self._captured])
 
     @functools.cached_property
     def _function(self) -> Any:
-        pruned = self._wrapped.prune(self.feeds, self.fetches)
-        # A pruned function's own `__call__` takes 25 ms: it formats all arguments for an error first.
-        specs = [tf.TensorSpec(feed.shape, feed.dtype) for feed in self.feeds]
-        return tf.function(lambda *arguments: pruned(*arguments), autograph=False).get_concrete_function(*specs)
+        return self._wrapped.prune(self.feeds, self.fetches)
+
+    @functools.cached_property
+    def _captured(self) -> list[Any]:
+        return list(self._function.captured_inputs)
 
 
 def behind(tensors: Iterable[Any]) -> set[Any]:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from paceline.fit.pipelining.cut_graphs import GraphFunction
 from paceline.fit.pipelining.layer_functions import LayerFunctions, memory_of
+from paceline.strategy.compat import called_directly
 
 Clock = Callable[[], float]
 
@@ -76,7 +77,7 @@ class CallCost:
         specs = [tf.TensorSpec([], tf.float32)] * number
         function = tf.function(lambda *values: list(values), autograph=False).get_concrete_function(*specs)
         values = [tf.zeros([])] * number
-        return _typical(lambda: function(*values), clock, 50)
+        return _typical(lambda: called_directly(function, values), clock, 50)
 
     def seconds(self, part: GraphFunction | None = None) -> float:
         """Of a call of `part`; without, of one of usual size."""

@@ -219,7 +219,7 @@ class StageWalk:
         one, trace = Pass(), functions.trace
         one.feed(trace.rows, [tf.constant(end - begin, tf.int32), *_int64(begin, self._batch.num_rows)])
         for at in functions.read_data:
-            one.feed([trace.data[at]], [self._batch.leaves[at][begin:end]])
+            one.feed([trace.data[at]], [self._batch.leaves[at]])
         return one
 
     def _states_before(self, chunk: int) -> list[Any]:
