@@ -22,7 +22,7 @@ newer one, this is the only file to mend.
 | `resource_variable_ops.ResourceVariable` | a variable made past all creator scopes (the token of the collectives) |
 | `context.global_seed` | whether and how the script has seeded TensorFlow; asking the public way draws a number |
 | `context.context` | to give the runtime a cluster for TensorFlow's own collectives without TensorFlow's own strategy |
-| `context.function_call_options` | with which a function is called: see `called_directly` |
+| `context.function_call_options` | with which TensorFlow calls a function (`fit/pipelining/direct_calls.py`) |
 | `script_ops._py_funcs._funcs` | a function under a name of one's own, which another process can call |
 | `script_ops.EagerFunc`, `._py_funcs` | what `tf.numpy_function` calls through; itself it is 4 to 12 times as slow |
 | `tf.__internal__.autograph.tf_convert` | `strategy.run(tf.function)`: its Python, traced within the step |
@@ -37,7 +37,6 @@ newer one, this is the only file to mend.
 
 import contextlib
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -104,19 +103,9 @@ def register_function(token: str, function: Any) -> None:
 _kept: list[Any] = []
 
 
-def called_directly(function: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Calls a concrete function eagerly; the outputs, flat.
-
-    Its own `__call__` first binds and checks the arguments in Python, which takes 60 to 250 microseconds.
-
-    Args:
-        function: Concrete.
-        arguments: Tensors, as many as its inputs.
-    """
-    dtypes = [output.dtype for output in function.outputs]
-    config = context().function_call_options.config_proto_serialized
-    outputs = tf.raw_ops.StatefulPartitionedCall(args=arguments, Tout=dtypes, f=function, config_proto=config)
-    return list(outputs) if dtypes else []
+def call_config() -> bytes:
+    """The configuration with which TensorFlow calls functions now: how their graphs are optimised and placed."""
+    return bytes(context().function_call_options.config_proto_serialized)
 
 
 def queue_of(coordinator: Any) -> Any:
@@ -266,6 +255,7 @@ __all__ = [
     "UnaryUnchangedStructureDataset",
     "UpdateContext",
     "WhileBodyFuncGraph",
+    "call_config",
     "context",
     "create_mirrored_variable",
     "executor_scope",

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from paceline.strategy.compat import called_directly
+from paceline.fit.pipelining.direct_calls import DirectFunction
 
 _READS = ("ReadVariableOp", "VarHandleOp", "Placeholder")
 """Stateful for TensorFlow, but their results can be had twice."""
@@ -86,15 +86,11 @@ class GraphFunction:
         Args:
             values: By the identity of a tensor, what is known.
         """
-        return called_directly(self._function, [*[values[id(feed)] for feed in self.feeds], *self._captured])
+        return self._function(*[values[id(feed)] for feed in self.feeds])
 
     @functools.cached_property
-    def _function(self) -> Any:
-        return self._wrapped.prune(self.feeds, self.fetches)
-
-    @functools.cached_property
-    def _captured(self) -> list[Any]:
-        return list(self._function.captured_inputs)
+    def _function(self) -> DirectFunction:
+        return DirectFunction(self._wrapped.prune(self.feeds, self.fetches))
 
 
 def behind(tensors: Iterable[Any]) -> set[Any]:

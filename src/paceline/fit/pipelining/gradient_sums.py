@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.strategy.compat import ResourceVariable
 
 
@@ -17,22 +18,39 @@ class GradientSums:
 
     def __init__(self) -> None:
         self._sums: dict[int, Any] = {}
+        self._beginnings: dict[tuple[int, ...], DirectFunction] = {}
 
-    def begin(self, weights: Sequence[Any]) -> list[Any]:
-        """TensorFlow variables with the sums of a batch that begins: 0 for each of the Keras variables `weights`."""
-        sums = [self._of(weight) for weight in weights]
-        for total, weight in zip(sums, weights, strict=True):
-            total.assign(tf.zeros(weight.shape, total.dtype), read_value=False)
-        return sums
+    def handles(self, weights: Sequence[Any]) -> list[Any]:
+        """Of the TensorFlow variables with the sums for the Keras variables `weights`."""
+        return [self._of(weight).handle for weight in weights]
 
-    def release(self) -> None:
-        """The batch is over: gives the memory back."""
-        for total in self._sums.values():
+    def begin(self, weights: Sequence[Any]) -> None:
+        """A batch begins: the sums for the Keras variables `weights` are 0."""
+
+        def zero() -> list[Any]:
+            for weight in weights:
+                total = self._of(weight)
+                total.assign(tf.zeros(weight.shape, total.dtype), read_value=False)
+            return []
+
+        key = tuple(map(id, weights))
+        if key not in self._beginnings:
+            self._beginnings[key] = traced(zero)
+        self._beginnings[key]()
+
+    def read(self, weights: Sequence[Any]) -> list[Any]:
+        """In the graph of an update: the sums."""
+        return [tf.ensure_shape(self._of(weight).read_value(), weight.shape) for weight in weights]
+
+    def release(self, weights: Sequence[Any]) -> None:
+        """At the end of the graph of an update: the batch is over, and the memory is given back."""
+        for weight in weights:
+            total = self._of(weight)
             total.assign(tf.zeros([], total.dtype), read_value=False)
 
     def _of(self, weight: Any) -> Any:
         if id(weight) not in self._sums:
-            nothing = tf.zeros([], weight._value.dtype)
             with tf.init_scope():
+                nothing = tf.zeros([], weight._value.dtype)
                 self._sums[id(weight)] = ResourceVariable(nothing, trainable=False, shape=tf.TensorShape(None))
         return self._sums[id(weight)]

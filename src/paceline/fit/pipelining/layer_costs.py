@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.fit.pipelining.cut_graphs import GraphFunction
+from paceline.fit.pipelining.direct_calls import traced
 from paceline.fit.pipelining.layer_functions import LayerFunctions, memory_of
-from paceline.strategy.compat import called_directly
 
 Clock = Callable[[], float]
 
@@ -75,9 +75,8 @@ class CallCost:
     @staticmethod
     def _measured(number: int, clock: Clock) -> float:
         specs = [tf.TensorSpec([], tf.float32)] * number
-        function = tf.function(lambda *values: list(values), autograph=False).get_concrete_function(*specs)
-        values = [tf.zeros([])] * number
-        return _typical(lambda: called_directly(function, values), clock, 50)
+        function, values = traced(list, specs), [tf.zeros([])] * number
+        return _typical(lambda: function(*values), clock, 50)
 
     def seconds(self, part: GraphFunction | None = None) -> float:
         """Of a call of `part`; without, of one of usual size."""

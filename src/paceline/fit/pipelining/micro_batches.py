@@ -5,6 +5,7 @@ numbers say all (its rows, its first row, the rows of the batch). In its replica
 losses and draw random numbers by these numbers. Nothing is asked of other ranks: every rank knows the whole batch.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ _SEVERAL = 2
 """What a context says that it has replicas of: one graph serves batches of any number of micro-batches."""
 
 
+@functools.cache
 def rows_of_micro_batches(
     num_rows: int, micro_batches: int, replica: int = 0, replicas: int = 1
 ) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
+from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
 from paceline.fit.pipelining.replica_sums import ReplicaSums
 from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages, one_weight_after_the_other
@@ -36,7 +37,7 @@ class PipelinedFunction:
     def __init__(self, model: Any, *, training: bool) -> None:
         self._model, self._training = model, training
         self._finish: Any = None
-        self._logged: Any = None
+        self._tracked: Any = None
 
     def __call__(self, iterator: Any) -> dict[str, Any]:
         """Takes the steps of an execution, or as many as there is data for. Collective over the stages.
@@ -62,8 +63,7 @@ class PipelinedFunction:
         sums, batch = pipeline.walk(functions, leaves, with_backward=self._training)
         if self._finish is None:
             self._finish = _finish_function(self._model, pipeline, functions, training=self._training)
-        own = self._finish(*_left(sums, functions))
-        pipeline.gradient_sums.release()
+        own = self._finish.packed(self._finish(*_left(sums, functions)))
         return self._logs(pipeline, own, sums, batch)
 
     def _logs(
@@ -85,8 +85,9 @@ class PipelinedFunction:
             at += leaf.size
         logs: dict[str, Any] = tf.nest.pack_sequence_as(own, leaves)
         if tracker is not None:
-            tracker.update_state(tf.constant(total, tracker.dtype), sample_weight=batch.num_rows)
-            logs[tracker.name] = tracker.result()
+            if self._tracked is None:
+                self._tracked = _tracking_function(tracker)
+            [logs[tracker.name]] = self._tracked(tf.constant(total, tracker.dtype), tf.constant(batch.num_rows))
         return logs
 
 
@@ -130,17 +131,26 @@ def flat_data(data: Any) -> tuple[list[Any], Any]:
     return tf.nest.flatten(data), specs
 
 
-def _left(sums: dict[int, ChunkSums], functions: dict[int, ChunkFunctions]) -> tuple[Any, ...]:
-    """What micro-batches have left, of all chunks: states, gradients, slices of gradients."""
+def _left(sums: dict[int, ChunkSums], functions: dict[int, ChunkFunctions]) -> list[Any]:
+    """What micro-batches have left, of all chunks, besides sums of gradients: states, then slices of gradients."""
     states = [state for number in functions for state in sums[number].states]
-    gradients = [total.read_value() for number in functions for total in sums[number].sums]
     slices = [tf.concat(parts, 0) for number in functions for parts in sums[number].slices]
-    return states, gradients, slices
+    return [*states, *slices]
+
+
+def _tracking_function(tracker: Any) -> DirectFunction:
+    """From the loss of a batch and its rows to the mean loss so far."""
+
+    def track(total: Any, rows: Any) -> Any:
+        tracker.update_state(total, sample_weight=rows)
+        return tracker.result()
+
+    return traced(lambda given: track(*given), [tf.TensorSpec([], tracker.dtype), tf.TensorSpec([], tf.int32)])
 
 
 def _finish_function(
     model: Any, pipeline: PipelinedModel, functions: dict[int, ChunkFunctions], *, training: bool
-) -> Any:
+) -> DirectFunction:
     """A function that assigns the states, updates the weights, and returns the results of the metrics."""
     traces = [one.trace for one in functions.values()]
     assigned = [variable for one in traces for variable in one.assigned]
@@ -162,19 +172,23 @@ def _finish_function(
             _refuse_if_asked(model, pipeline)
             model.optimizer._iterations.assign_add(1)  # `iterations` may be computed: of accumulated gradients
 
-    def finish(states: list[Any], gradients: list[Any], slices: list[Any]) -> Any:
+    def finish(states: list[Any], slices: list[Any]) -> Any:
+        gradients = pipeline.gradient_sums.read(summed)
         states, gradients, slices = replicas.combined(traces, states, gradients, slices)
         for variable, state in zip(assigned, states, strict=True):
             variable.assign(state)
         if training:
             with of_all_stages(graph_collectives_of(strategy.world, strategy.pipeline)):
                 strategy.extended.call_for_each_replica(update, args=(gradients, slices))
+            pipeline.gradient_sums.release(summed)
         results = model.get_metrics_result()
         if tracker is not None:
             results.pop(tracker.name, None)
         return results
 
-    return tf.function(finish, autograph=False, reduce_retracing=True)
+    states = [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
+    parts = [part for one in traces for pair in one.slices for part in pair]
+    return traced(finish, states, [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in parts])
 
 
 def _refuse_if_asked(model: Any, pipeline: PipelinedModel) -> None:

@@ -27,7 +27,7 @@ class ChunkSums:
 
     Args:
         states: Of `assigned`: after the last micro-batch, or for `averaged` ones the shares so far.
-        sums: Of `summed`, the variables to which gradients are added.
+        sums: Of `summed`, the handles of the variables to which gradients are added.
         slices: Of `looked_up`, a list with the values of each micro-batch, then one with the indices.
         loss: The shares of the losses, added up; 0.0 without any.
         predictions: Of the last chunk: for each micro-batch the model's outputs, if they are wanted.
@@ -88,6 +88,7 @@ class StageWalk:
     ) -> None:
         self._plan, self._stage, self._chunks = plan, stage, chunks
         self._functions, self._messages, self._batch = functions, messages, batch
+        self._gradient_sums, self._has_begun = gradient_sums, False
         self._passes: dict[tuple[int, int], Pass] = {}
         self._recomputed: set[tuple[int, int]] = set()
         self._arrivals: dict[Message, Arrival] = {}
@@ -99,7 +100,7 @@ class StageWalk:
                     tf.zeros_like(value) if any(variable is one for one in function.trace.averaged) else value
                     for variable, value in zip(function.trace.assigned, self._beginnings[number], strict=True)
                 ],
-                gradient_sums.begin(function.trace.summed),
+                gradient_sums.handles(function.trace.summed),
                 [[] for _ in range(2 * len(function.trace.looked_up))],
             )
             for number, function in functions.items()
@@ -119,6 +120,7 @@ class StageWalk:
                 case Receive(message):
                     ahead = max(ahead, at)
                     self._ask(action)
+                    self._begin_sums()  # the stage would be idle
                     self._handed[message] = self._wait(message)
                 case Compute(operation, chunk, number):
                     ahead = self._ask_ahead(actions, max(ahead, at + 1))
@@ -126,6 +128,11 @@ class StageWalk:
                 case Send(message, peer, tag):
                     self._send(message, peer, tag)
         return self.sums
+
+    def _begin_sums(self) -> None:
+        if not self._has_begun:
+            self._gradient_sums.begin([weight for one in self._functions.values() for weight in one.trace.summed])
+            self._has_begun = True
 
     def _send(self, message: Message, peer: int, tag: int) -> None:
         tensors = self._handed.pop(message)
@@ -200,7 +207,8 @@ class StageWalk:
         if operation.gives_input_gradients:
             one.feed(functions.trace.given, self._given(chunk, number))
         if operation.gives_weight_gradients:
-            one.feed(functions.trace.sums, [total.handle for total in left.sums])
+            self._begin_sums()
+            one.feed(functions.trace.sums, left.sums)
         match operation:
             case Operation.BACKWARD:
                 received, slices = functions.backward(one)
