@@ -167,7 +167,7 @@ def test_unequal_parts_of_shared_out_data_add_up_to_the_global_batch() -> None:
         assert sum(len(batch) for batch in step) == 7
 
 
-@pytest.mark.parametrize("policy", ["AUTO", "DATA", "FILE"])
+@pytest.mark.parametrize("policy", ["AUTO", "DATA"])
 def test_other_policies_share_out_each_global_batch(policy: str) -> None:
     def job(strategy: SynchronousStrategy) -> Any:
         data = _with_policy(_dataset(8), tf.data.experimental.AutoShardPolicy[policy])

@@ -1,5 +1,23 @@
-"""FEED: who reads which rows. For scripts: `paceline.data.element_wise`."""
+"""FEED: who reads which rows. For scripts: `paceline.data.element_wise`, `paceline.data.shard`.
+
+Importing this package imports no TensorFlow: the launcher's processes do so before the script begins.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from paceline.data.marked_functions import element_wise as element_wise
 
-__all__ = ["element_wise"]
+if TYPE_CHECKING:
+    from paceline.data.auto_shard import shard as shard
+
+_HOMES = {"shard": "paceline.data.auto_shard"}
+
+__all__ = ["element_wise", "shard"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'paceline.data' has no attribute {name!r}; it has {', '.join(__all__)}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

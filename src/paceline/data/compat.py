@@ -9,6 +9,8 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | `Dataset._variant_tensor` | what `tf.raw_ops.ComputeBatchSize` takes, and a dataset derived from another |
 | an iterator's `_iterator_resource`, `_dataset` | its position as bytes; `tf.train.Checkpoint` would write files |
 | a shuffle's `_buffer_size` | how much such a position may hold |
+| its class, `_seed`, `_seed2`, `_reshuffle_each_iteration`, `_common_args` | the same shuffle of other rows |
+| `_AutoShardDataset`, a shard's `_num_shards` | data divided by TensorFlow's rules, without a strategy of its own |
 | a cache's `_filename` | whether it is a file, which is closed when an iterator is freed |
 | a map's `_map_func` | what has been traced is called again, over other rows |
 | its `_num_parallel_calls`, `_deterministic`, `_use_unbounded_threadpool`, `_force_synchronous` | its options |
@@ -22,7 +24,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
+from tensorflow.python.data.ops.shuffle_op import _ShuffleDataset
 from tensorflow.python.framework import op_def_registry
+
+ShuffleDataset = _ShuffleDataset
 
 for _name in ("_inputs", "_functions", "_variant_tensor"):
     if not hasattr(tf.data.Dataset, _name):
@@ -148,6 +154,62 @@ def shuffle_buffer_of(dataset: Any) -> int | None:
     """Elements in the buffer of a shuffle; None of any other dataset."""
     size = getattr(dataset, "_buffer_size", None) if "Shuffle" in type(dataset).__name__ else None
     return None if size is None else int(size)
+
+
+_SEEDS = "_paceline_seeds"
+
+
+def share_seeds_of(shuffle: Any) -> None:
+    """Lets other shuffles draw their seeds from the generator of a new one; else that is hidden in the operation.
+
+    Orders stay those of TensorFlow's own, whichever of the shuffles draws next.
+    """
+    seeds, _ = tf.raw_ops.AnonymousSeedGenerator(
+        seed=shuffle._seed, seed2=shuffle._seed2, reshuffle=shuffle._reshuffle_each_iteration
+    )
+    setattr(shuffle, _SEEDS, seeds)
+    shuffle._variant_tensor_attr = _variant_of_shuffle(shuffle)
+
+
+def has_shared_seeds(shuffle: Any) -> bool:
+    """Whether `shuffled_alike` can be called."""
+    return hasattr(shuffle, _SEEDS)
+
+
+def shuffled_alike(rows: Any, shuffle: Any) -> Any:
+    """A dataset of as many other rows in the order of `shuffle`, which draws the next seeds for both."""
+    again = object.__new__(ShuffleDataset)
+    for name in ("_buffer_size", "_seed", "_seed2", "_reshuffle_each_iteration", "_name", _SEEDS):
+        setattr(again, name, getattr(shuffle, name))
+    again._input_dataset = rows
+    super(ShuffleDataset, again).__init__(rows, _variant_of_shuffle(again))
+    return again
+
+
+def _variant_of_shuffle(shuffle: Any) -> Any:
+    return tf.raw_ops.ShuffleDatasetV3(
+        input_dataset=variant_of(shuffle._input_dataset),
+        buffer_size=shuffle._buffer_size,
+        seed=shuffle._seed,
+        seed2=shuffle._seed2,
+        seed_generator=getattr(shuffle, _SEEDS),
+        reshuffle_each_iteration=shuffle._reshuffle_each_iteration,
+        **shuffle._common_args,
+    )
+
+
+def is_shard_hint(dataset: Any) -> bool:
+    """Whether a dataset is `.shard(SHARD_HINT, SHARD_HINT)` of another one."""
+    return kind_of(dataset) == "Shard" and int(dataset._num_shards) == tf.data.experimental.SHARD_HINT
+
+
+def auto_sharded(dataset: Any, rank: int, size: int) -> Any:
+    """`dataset`, divided as the option `auto_shard_policy` says.
+
+    Raises:
+        tf.errors.NotFoundError: there are no files in it.
+    """
+    return _AutoShardDataset(dataset, size, rank, size)
 
 
 def writes_file(dataset: Any) -> bool:

@@ -7,7 +7,7 @@ seeing the same batches, in the same order: order is made deterministic here, se
 and fingerprints (`fingerprint.py`) prove it.
 
 `AutoShardPolicy.OFF` says that the user has shared the data out: each rank then takes its own dataset whole, in batches
-of its part of the global batch.
+of its part of the global batch. So it is with FILE and HINT, after TensorFlow has shared the data out.
 
     one dataset, 2 ranks     rank 0: [0 1 2 3] ─► [0 1]           rank 1: [0 1 2 3] ─► [2 3]
     policy OFF               rank 0: [0 2 4 6] ─► [0 2] [4 6]     rank 1: [1 3 5 7] ─► [1 3] [5 7]
@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
+from paceline.data.auto_shard import is_sharded_by_hand, sharded
 from paceline.data.compat import with_sources
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.own_rows import own_rows
@@ -46,7 +47,7 @@ def local_batches(
 
     Args:
         dataset: A `tf.data.Dataset` of global batches: tensors (dense, ragged or sparse) whose first axis counts rows.
-            Equal on all ranks, unless its options say `AutoShardPolicy.OFF`.
+            Equal on all ranks, unless its options say `AutoShardPolicy.OFF` (`auto_shard.py`).
         rank: This rank.
         size: Number of ranks; 1 leaves the rows as they are.
         log: Where to note fingerprints of global batches; None: nowhere. With one, others read the same batches.
@@ -64,6 +65,7 @@ def local_batches(
     if is_local(dataset):
         return dataset
     has_others, form = size > 1 or log is not None, WHOLE
+    dataset = sharded(dataset, rank, size)
     if size > 1 and is_sharded_by_hand(dataset):
         dataset = _with_all_rows(dataset, rank, size) if _has_axes(dataset.element_spec) else dataset
     elif has_others:
@@ -143,12 +145,6 @@ def mark_as_local(dataset: Any) -> Any:
 def is_local(dataset: Any) -> bool:
     """Whether `dataset` is known to hold this rank's rows already."""
     return bool(getattr(dataset, _MARK, False))
-
-
-def is_sharded_by_hand(dataset: Any) -> bool:
-    """Whether the script has told TensorFlow that each rank reads rows of its own."""
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    return bool(policy == tf.data.experimental.AutoShardPolicy.OFF)
 
 
 def _has_axes(element_spec: Any) -> bool:

@@ -5,8 +5,9 @@
     mapped, as one stream    a b       c d       e*
     put together again      [a b]     [c d]     []         one batch for each global one; stand-ins are left out
 
-As one stream, so that parallel maps and prefetches work across batches, as the script has them. A batch that is not the
-last and may be shorter (before a `repeat`) is filled with stand-ins: the stream is cut every so many rows.
+As one stream, so that parallel maps and prefetches work across batches, as the script has them. A batch that
+may be shorter and not the last (before a `repeat`, or shuffled) is filled with stand-ins: the stream is cut every so
+many rows.
 
 Of the batches that are compared over ranks, all raw rows are noted, and what the maps make of the first one.
 """
@@ -18,7 +19,7 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.rows import local_slice
-from paceline.data.stages import COUNTED, Division, ReadAhead
+from paceline.data.stages import Division, ReadAhead, in_order_of
 
 
 def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | None) -> Any:
@@ -35,10 +36,11 @@ def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | Non
     if division.rows is not None:
         batches = division.rows.batch(**given)
     for one in division.order:
-        batches = COUNTED[compat.kind_of(one)](batches)(compat.count_of(one))
+        batches = in_order_of(one, batches)
     first, end = local_slice(given["batch_size"], rank, size)
     width = max(end - first, 1)
-    is_filled = not given["drop_remainder"] and any(compat.kind_of(one) == "Repeat" for one in division.order)
+    stays_last = all(compat.kind_of(one) in ("Take", "Skip") for one in division.order)
+    is_filled = not (given["drop_remainder"] or stays_last)
 
     # No Python `if` in it depends on a tensor.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]

@@ -6,10 +6,8 @@
 
 An order does not depend on values. So base, repeat, batch and take, without the maps, say which rows of the base are
 the rows of a global batch; a rank then needs f, g and h for its own rows only (`own_rows.py`). Whatever is not
-understood here stays as it is, on all rows.
-
-A shuffle behind a map stays in the base with the map: made again over other elements, it would not go on with the seeds
-that the first one has drawn, in this `fit` or outside.
+understood here stays as it is, on all rows. A shuffle behind a map is made again over the rows before the
+map: both draw their seeds from one generator, in this `fit` and outside.
 """
 
 import re
@@ -26,10 +24,11 @@ from paceline.data.row_wise import is_row_wise
 
 MAPS = frozenset(["Map", "ParallelMap"])
 _BATCHES = frozenset(["Batch", "ParallelBatch"])
-COUNTED: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
-    "Repeat": lambda dataset: dataset.repeat,
-    "Take": lambda dataset: dataset.take,
-    "Skip": lambda dataset: dataset.skip,
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "Repeat": lambda rows, one: _kept_apart(rows, one).repeat(compat.count_of(one)),
+    "Take": lambda rows, one: rows.take(compat.count_of(one)),
+    "Skip": lambda rows, one: rows.skip(compat.count_of(one)),
+    "Shuffle": compat.shuffled_alike,
 }
 
 _HAS_NO_EFFECT = re.compile(
@@ -99,7 +98,7 @@ def division_of(dataset: Any) -> Division | Whole:
     """How the work of a `tf.data.Dataset` of global batches can be divided."""
     order, steps, one = [], [], dataset
     while (kind := compat.kind_of(one)) not in _BATCHES:
-        if kind in COUNTED:
+        if _is_order(one):
             order.append(one)
         elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
             steps.append(one)
@@ -151,25 +150,33 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
         if steps or _has_fixed_shapes(source.element_spec):
             return rows, [*steps, RowMap(one, first)]
         return one, []
-    if kind in COUNTED or kind in ("Prefetch", "Options"):
+    if _is_order(one) or kind in ("Prefetch", "Options"):
         [source] = compat.inputs_of(one)
         rows, steps = _lowered(source, first, found)
         if not any(isinstance(step, RowMap) for step in steps):
             return one, []
         if kind == "Prefetch":
             return rows, [*steps, ReadAhead(compat.read_ahead_of(one))]
-        return (COUNTED[kind](_kept_apart(rows, kind))(compat.count_of(one)) if kind in COUNTED else rows), steps
+        return (rows if kind == "Options" else in_order_of(one, rows)), steps
     if kind == "Zip":
         return _lowered_zip(one, first, found)
-    if kind == "Shuffle":
-        _note_maps_before(one, found)
     return one, []
 
 
-def _kept_apart(rows: Any, kind: str) -> Any:
+def _is_order(one: Any) -> bool:
+    kind = compat.kind_of(one)
+    return kind in _ORDERS and (kind != "Shuffle" or compat.has_shared_seeds(one))
+
+
+def in_order_of(one: Any, rows: Any) -> Any:
+    """`rows`, or batches, repeated, left out or shuffled as a stage of the script's dataset does it."""
+    return _ORDERS[compat.kind_of(one)](rows, one)
+
+
+def _kept_apart(rows: Any, repeat: Any) -> Any:
     # TensorFlow makes one stage of a shuffle and a repeat right behind it, which draws other seeds from the second
-    # iterator on. In the script's dataset a map was between the two.
-    if kind != "Repeat":
+    # iterator on. In the script's dataset a map may be between the two.
+    if all(compat.kind_of(source) == "Shuffle" for source in compat.inputs_of(repeat)):
         return rows
     number = int(rows.cardinality())
     return rows.take(number) if number >= 0 else rows.prefetch(1)
@@ -185,17 +192,6 @@ def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap 
     if not (fixed and any(isinstance(step, RowMap) for step in steps)):
         return one, []
     return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), [rows for rows, _ in branches])), steps
-
-
-def _note_maps_before(shuffle: Any, found: _Found) -> None:
-    names = [
-        _name(one) for one in compat.with_sources(shuffle) if compat.kind_of(one) in MAPS and not _reason_to_stay(one)
-    ]
-    if names:
-        found.reasons.append(
-            f"map `{names[0]}` runs on all rows on every rank, as a shuffle comes behind it: with .shuffle() before "
-            ".map() it would not, and the buffer of the shuffle would be smaller"
-        )
 
 
 def _reason_to_stay(one: Any) -> str:

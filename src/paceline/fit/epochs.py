@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from paceline.data.auto_shard import is_sharded_by_hand
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.freed_iterators import freed_in_threads
-from paceline.data.local_batches import divided, is_local, is_sharded_by_hand, local_batches, mark_as_local, work_of
+from paceline.data.local_batches import divided, is_local, local_batches, mark_as_local, work_of
 from paceline.data.rows import DataDescription, describe_data
 from paceline.data.streams import Reading, one_ahead, read_as_asked_for, stream_of
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another

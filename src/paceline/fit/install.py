@@ -40,7 +40,8 @@ def _install(keras: ModuleType) -> None:
     _installed = True
     import tensorflow
 
-    from paceline.data import streams
+    from paceline.data import compat as data_compat
+    from paceline.data import shuffles, streams
     from paceline.fit import (
         agreement,
         assignments,
@@ -89,6 +90,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
     keras_fit = trainer.fit
+    _replace_in_graphs(data_compat.ShuffleDataset, "__init__", shuffles.with_shared_seeds)
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
     _replace(compat.Trainer, "compile", building.without_xla)
