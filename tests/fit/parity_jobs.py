@@ -10,6 +10,7 @@ import os
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -32,21 +33,45 @@ from parity.registry import JOBS
 RANK = int(os.environ.get("PACELINE_RANK", "0"))
 
 
-def run_case(name: str, directory: str) -> None:
-    """Runs a job, and leaves its weights and history in `directory`."""
+def run_case(name: str, directory: str, stages: str = "", micro_batches: str = "", schedule: str = "") -> str:
+    """Runs a job, and leaves its weights and history in `directory`; with `stages`, in a pipeline.
+
+    Returns:
+        Why a pipeline cannot train it, in the words of the refusal.
+    """
     function = JOBS[name]
     keras.config.set_floatx(function.dtype)
     keras.utils.set_random_seed(zlib.crc32(name.encode()) % 1000)
-    result = function()
+    if stages:
+        import paceline
+
+        strategy = paceline.PipelineStrategy(int(stages), int(micro_batches), schedule)
+        try:
+            with strategy.scope():
+                result = function()
+        except paceline.errors.ConfigurationError as refused:
+            return str(refused)
+    else:
+        result = function()
     if result is None:
         (Path(directory) / f"{name}.absent").write_text(keras.__version__)
-        return
+        return ""
     weights = result["weights"] if "weights" in result else result["model"].get_weights()
     np.savez(
         Path(directory) / f"{name}.rank{RANK}.npz",
-        weights=np.concatenate([np.ravel(value) for value in weights]),
+        weights=np.concatenate([np.ravel(_here(value)) for value in weights]),
         **{f"history_{key}": np.asarray(value) for key, value in result["history"].items()},
     )
+    return ""
+
+
+def _here(value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except RuntimeError as error:
+        if "[other-stage]" not in str(error):
+            raise
+        return np.full(value.shape, np.nan, value.dtype)
 
 
 if __name__ == "__main__":

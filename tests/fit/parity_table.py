@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from test_parity import JOBS, WORLDS, DeclaredJob, Result, Runs, distance
+from parity_runs import JOBS, DeclaredJob, Result, Runs, distance
+from test_parity import WORLDS
 
 from worlds import Worlds
 

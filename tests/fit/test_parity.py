@@ -1,58 +1,27 @@
 """N workers compute what one worker computes: plain Keras without Paceline against 2, 3 and 4 workers, job by job."""
 
-import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from parity.rows import GENERATED
+from parity_runs import (
+    JOBS,
+    RELATIVE_BFLOAT16,
+    RELATIVE_FLOAT16,
+    RELATIVE_FLOAT32_STEP,
+    RELATIVE_FLOAT64,
+    DeclaredJob,
+    Runs,
+    distance,
+)
 
-from worlds import Worlds
-
-HERE = Path(__file__).parent
-SCRIPT = HERE / "parity_jobs.py"
 WORLDS = (2, 3, 4)
-IN_EVERY_CHECK = (2,)
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
 
-NEWEST_KERAS = ["3", "15"]
-"""Only an older one, in `make matrix`, may lack what a job trains."""
-
-RELATIVE_FLOAT64 = 1e-9
-RELATIVE_FLOAT32_STEP = 1e-6
-RELATIVE_FLOAT16 = 1e-5
-RELATIVE_BFLOAT16 = 1e-3
 ALLOWED_DRIFT = 2.0
 """Times the drift of one process that adds the same batch in as many parts."""
-
-
-@dataclass(frozen=True, order=True)
-class DeclaredJob:
-    """A job as its decorator describes it; read from the source, since importing it would import TensorFlow."""
-
-    name: str
-    worlds: tuple[int, ...]
-    """Those of every check; on the others it runs in `make proof`."""
-    dtype: str
-
-
-def _declared_jobs() -> Iterator[DeclaredJob]:
-    for path in sorted((HERE / "parity").glob("*.py")):
-        for node in ast.parse(path.read_text()).body:
-            for decorator in getattr(node, "decorator_list", ()):
-                if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "job":
-                    options = {option.arg: ast.literal_eval(option.value) for option in decorator.keywords}
-                    worlds = options.get("worlds", IN_EVERY_CHECK)
-                    yield DeclaredJob(node.name, worlds, options.get("dtype", "float64"))
-    for name, worlds in GENERATED.items():
-        yield DeclaredJob(name, worlds, "float64")
-
-
-JOBS = tuple(_declared_jobs())
 
 
 def _cases(wanted: Callable[[DeclaredJob], bool]) -> list[Any]:
@@ -62,61 +31,6 @@ def _cases(wanted: Callable[[DeclaredJob], bool]) -> list[Any]:
         for job in JOBS
         if wanted(job)
     ]
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one rank ended with."""
-
-    weights: np.ndarray
-    history: dict[str, np.ndarray]
-
-
-class Runs:
-    """The results of the reference and of each world; a job runs when its first result is asked for."""
-
-    def __init__(self, folder: Path, worlds: Worlds) -> None:
-        self._folder = folder
-        self._worlds = worlds
-        self._failed: dict[tuple[str, int], str] = {}
-
-    def result(self, job: str, size: int = 1, rank: int = 0) -> Result:
-        folder = self._folder / f"world_of_{size}"
-        absent, path = folder / f"{job}.absent", folder / f"{job}.rank{rank}.npz"
-        if not absent.exists() and not path.exists():
-            folder.mkdir(exist_ok=True)
-            self._run(job, size, folder)
-        if absent.exists():
-            version = absent.read_text()
-            assert version.split(".")[:2] != NEWEST_KERAS, f"{job} trains nothing on Keras {version}"
-            pytest.skip(f"Keras {version} cannot train {job}, alone or on several workers")
-        with np.load(path) as archive:
-            return Result(
-                archive["weights"],
-                {name: archive[name] for name in archive.files if name.startswith("history_")},
-            )
-
-    def _run(self, job: str, size: int, folder: Path) -> None:
-        """A failure is told by each test that asks, and made once."""
-        if (job, size) not in self._failed:
-            world = self._worlds.plain if size == 1 else self._worlds.of(size)
-            try:
-                world.run(SCRIPT, job, folder)
-            except AssertionError as failure:
-                self._failed[job, size] = str(failure)
-            else:
-                return
-        raise AssertionError(self._failed[job, size])
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory, worlds: Worlds) -> Runs:
-    return Runs(tmp_path_factory.mktemp("parity"), worlds)
-
-
-def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """The difference's length, relative to the length of `other`."""
-    return float(np.linalg.norm(one.astype("float64") - other) / max(1e-300, np.linalg.norm(other.astype("float64"))))
 
 
 @pytest.mark.parametrize(("job", "size"), _cases(lambda job: True))

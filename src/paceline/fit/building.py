@@ -15,7 +15,7 @@ import tensorflow as tf
 from paceline.comm.group import Group
 from paceline.fit import compat
 from paceline.fit.beginning import begin_together
-from paceline.fit.metrics import no_numbers_yet
+from paceline.fit.metrics import read_as_they_are
 from paceline.fit.strategies import paceline_strategy_of, servers_strategy_of
 from paceline.fit.unbatched import check_batched
 
@@ -109,7 +109,7 @@ def _try_to_build(model: Any, shapes: Any) -> None:
     if getattr(model, _CANNOT, False):
         return
     try:
-        with no_numbers_yet():
+        with read_as_they_are():
             model._symbolic_build(data_batch=shapes)
     except Exception:  # whatever a user's `call` raises on symbolic input
         # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that

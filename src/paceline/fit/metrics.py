@@ -31,8 +31,8 @@ _OF_ALL_RANKS = "_paceline_is_of_all_ranks"
 _COMBINED = "_paceline_is_combined"
 
 _thread = threading.local()
-_strategies: "WeakKeyDictionary[Any, SynchronousStrategy]" = WeakKeyDictionary()
-"""In whose steps a metric has been updated."""
+_readers: "WeakKeyDictionary[Any, Callable[[Sequence[Any]], list[Any]]]" = WeakKeyDictionary()
+"""How a metric is read outside of steps: from its variables to their totals. Collective."""
 
 
 def is_of_all_ranks(value: Any) -> bool:
@@ -83,15 +83,27 @@ def updated(keras_update: Function) -> Function:
 
 def remember(metric: Any, strategy: Any) -> None:
     """From now on, `metric` is read over the ranks of `strategy`, also outside its scope."""
+    if (reader := _reader_over(strategy)) is not None:
+        read_by(metric, reader)
+
+
+def _reader_over(strategy: Any) -> Callable[[Sequence[Any]], list[Any]] | None:
+    """None where no ranks share the rows of a batch."""
     if isinstance(strategy, SynchronousStrategy) and strategy.group.size > 1:
-        _strategies[metric] = strategy
+        return functools.partial(_totals_outside, strategy)
+    return None
+
+
+def read_by(metric: Any, reader: Callable[[Sequence[Any]], list[Any]]) -> None:
+    """From now on, `reader` gives the totals of a metric's variables outside of steps. It must not hold the metric."""
+    _readers[metric] = reader
 
 
 def combined(keras_result: Function) -> Function:
     """A metric's `result` over all ranks. Collective."""
 
     def result(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _totals_of(self.variables, _strategies.get(self)):
+        with _totals_of(self.variables, _readers.get(self)):
             return _marked(keras_result(self, *args, **kwargs))
 
     return result
@@ -104,7 +116,7 @@ def combined_in_model(keras_get: Function) -> Function:
         strategy = paceline_strategy_of(self)
         for metric in self.metrics:
             remember(metric, strategy)
-        with _totals_of(self.metrics_variables, strategy):
+        with _totals_of(self.metrics_variables, _reader_over(strategy)):
             return keras_get(self)
 
     return get_metrics_result
@@ -118,28 +130,28 @@ def _marked(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def no_numbers_yet() -> Iterator[None]:
-    """While this lasts, a model is built from the shapes of its data: metrics have no numbers to be put together."""
-    _thread.builds = True
+def read_as_they_are() -> Iterator[None]:
+    """While this lasts, metrics are read as they are here; as where a model is built, and they have no numbers yet."""
+    _thread.reads_own = True
     try:
         yield
     finally:
-        _thread.builds = False
+        _thread.reads_own = False
 
 
 @contextlib.contextmanager
-def _totals_of(variables: Sequence[Any], strategy: SynchronousStrategy | None) -> Iterator[None]:
+def _totals_of(variables: Sequence[Any], reader: Callable[[Sequence[Any]], list[Any]] | None) -> Iterator[None]:
     """While this lasts, reading `variables` gives their totals over ranks. Collective, unless it already lasts."""
     replica = current_replica()
-    alone = replica is None and (strategy is None or strategy.group.size == 1)
-    if alone or getattr(_thread, "reads_totals", False) or getattr(_thread, "builds", False) or not variables:
+    alone = replica is None and reader is None
+    if alone or getattr(_thread, "reads_totals", False) or getattr(_thread, "reads_own", False) or not variables:
         yield
         return
     if replica is not None:
         totals = _totals_in_step(variables, replica)
     else:
-        assert strategy is not None
-        totals = _totals_outside(variables, strategy)
+        assert reader is not None
+        totals = reader(variables)
     _thread.reads_totals = True
     try:
         with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
@@ -164,7 +176,7 @@ def _part(variable: Any, value: Any, replica: PacelineReplicaContext) -> Any:
             return value
 
 
-def _totals_outside(variables: Sequence[Any], strategy: SynchronousStrategy) -> list[Any]:
+def _totals_outside(strategy: SynchronousStrategy, variables: Sequence[Any]) -> list[Any]:
     group = strategy.group
     local = [np.asarray(variable.numpy()) for variable in variables]
     totals = group.all_reduce(local)

@@ -138,26 +138,32 @@ def _with_added_losses(kind: type[keras.Model], batch: int | None, **options: An
     return kind(inputs, layers.Dense(4)(hidden))
 
 
-@job()
-def added_losses_of_rows() -> dict[str, Any]:
-    """In Keras's step and an own one, with ranks of uneven rows, batches of a fixed size, and eagerly."""
+def _of_added_losses(*runs: tuple[str, type[keras.Model], Any, Any, bool]) -> dict[str, Any]:
+    """Trains a model for each name, class, data, validation, and whether eagerly."""
     weights: list[Any] = []
     history: dict[str, Any] = {}
-    uneven = batches(table(37))
-    fixed = batches(table(48), drop_remainder=True)
-    few = batches(table(BATCH + 5))  # an eager step takes as long as a trace, each time
-    for name, kind, data, validation, is_eager in (
-        ("keras", keras.Model, uneven, uneven, False),
-        ("own", OwnStepOfAddedLosses, uneven, None, False),
-        ("fixed", keras.Model, fixed, fixed, False),
-        ("eager", keras.Model, few, few, True),
-    ):
-        model = _with_added_losses(kind, None, with_sum=data is uneven)
+    for name, kind, data, validation, is_eager in runs:
+        model = _with_added_losses(kind, None, with_sum=name in ("uneven", "own"))
         fit = {"validation_data": validation, "epochs": 1 if is_eager else 3}
         options = {"metrics": None, "run_eagerly": is_eager}
         trained = train(model, optimizers.SGD(0.1), data, **fit, compile_options=options)
         weights += model.get_weights()
         history |= {f"{name}_{key}": values for key, values in trained["history"].items()}
+    return {"weights": weights, "history": history}
+
+
+@job()
+def added_losses_of_rows() -> dict[str, Any]:
+    """With ranks of uneven rows, and batches of a fixed size."""
+    uneven, fixed = batches(table(37)), batches(table(48), drop_remainder=True)
+    return _of_added_losses(("uneven", keras.Model, uneven, uneven, False), ("fixed", keras.Model, fixed, fixed, False))
+
+
+@job()
+def added_losses_of_rows_in_own_steps_and_eagerly() -> dict[str, Any]:
+    uneven, few = batches(table(37)), batches(table(BATCH + 5))  # an eager step takes as long as a trace, each time
+    found = _of_added_losses(("own", OwnStepOfAddedLosses, uneven, None, False), ("eager", keras.Model, few, few, True))
+    weights, history = found["weights"], found["history"]
     for is_eager in (False, True):
         inputs = keras.Input((8,))
         hidden = layers.Dense(8, "tanh")(inputs)
@@ -226,9 +232,8 @@ def _per_row(y: Any, y_pred: Any) -> Any:
     return keras.losses.mean_squared_error(y, y_pred)
 
 
-@job()
-def losses_within_losses() -> dict[str, Any]:
-    """In graphs, and eagerly; the last batch has rows for some ranks only."""
+def _of_losses_within_losses(**fit: Any) -> dict[str, Any]:
+    """The last batch has rows for some ranks only."""
     inputs = keras.Input((8,))
     hidden = layers.Dense(8, "tanh")(inputs)
     losses = [_only_one, _halves, _beside_an_own_mean, _per_row, Blend(), Blend(reduction="sum")]
@@ -236,11 +241,18 @@ def losses_within_losses() -> dict[str, Any]:
     x, _ = table(2 * BATCH + 2)
     data = batches((x, tuple(np.stack([x[:, k], x[:, k + 1]], 1) for k in range(len(losses)))))
     options = {"loss": losses, "loss_weights": [1.0, 0.5, 0.8, 0.7, 0.6, 0.05], "metrics": None}
-    first = train(model, optimizers.SGD(0.02), data, validation_data=data, compile_options=options)["history"]
-    options["run_eagerly"] = True
-    second = train(model, optimizers.SGD(0.02), data, validation_data=data, epochs=1, compile_options=options)
-    again = {f"eagerly_{name}": values for name, values in second["history"].items()}
-    return {"model": model, "history": first | again}
+    options |= fit.pop("compile_options", {})
+    return train(model, optimizers.SGD(0.02), data, validation_data=data, compile_options=options, **fit)
+
+
+@job()
+def losses_within_losses() -> dict[str, Any]:
+    return _of_losses_within_losses()
+
+
+@job()
+def losses_within_losses_eagerly() -> dict[str, Any]:
+    return _of_losses_within_losses(epochs=1, compile_options={"run_eagerly": True})
 
 
 class OwnCall(keras.losses.Loss):

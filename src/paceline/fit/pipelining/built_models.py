@@ -1,13 +1,17 @@
 """Builds what a pipeline needs before its first step, from the shapes of the data: layers, optimizer, metrics."""
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
+from paceline.comm.group import Group
 from paceline.fit.building import is_due, share_values
-from paceline.fit.metrics import no_numbers_yet
+from paceline.fit.metrics import read_as_they_are, read_by
 from paceline.fit.pipelining.pipelined_model import pipelined
-from paceline.fit.pipelining.refused_models import refuse
+from paceline.fit.pipelining.refused_models import refuse, refuse_data
 from paceline.fit.pipelining.stage_optimizers import build_for_stage
 from paceline.plan.refusals import refuse as refuse_numbers
 
@@ -26,6 +30,7 @@ def build(model: Any, specs: Any, batch_rows: int | None, *, is_fitted: bool, is
         ConfigurationError: a pipeline cannot train this model.
     """
     refuse(model)
+    refuse_data(specs)
     strategy = model.distribute_strategy
     refuse_numbers(
         None,
@@ -39,10 +44,20 @@ def build(model: Any, specs: Any, batch_rows: int | None, *, is_fitted: bool, is
             x, _, _ = keras.utils.unpack_x_y_sample_weight(specs)
             model.build(keras.tree.map_structure(lambda leaf: tuple(leaf.shape), x))
         build_for_stage(model, pipelined(model, batch_rows).trained)
-        with no_numbers_yet():
+        with read_as_they_are():
             model._symbolic_build(data_batch=specs)
+    for metric in model.metrics:
+        if metric is not model._loss_tracker:  # that one is the same on all ranks
+            for one in (metric, *getattr(metric, "metrics", ())):
+                read_by(one, functools.partial(_of_last_stage, strategy.pipeline, pipelined(model).has_outputs))
     if strategy.replicas > 1 and is_due(model, each_time=is_run):
         share_values(_known_here(model), strategy.stage_group)
+
+
+def _of_last_stage(pipeline: Group, is_here: bool, variables: Sequence[Any]) -> list[Any]:
+    """The values of a metric's variables, which the last stage alone has updated. Collective over the stages."""
+    own = [np.asarray(variable.numpy()) for variable in variables]
+    return pipeline.all_reduce(own if is_here else [np.zeros_like(value) for value in own])
 
 
 def _known_here(model: Any) -> list[Any]:

@@ -43,6 +43,7 @@ class ChunkTrace:
         averaged: BatchNormalization's: each micro-batch makes its share; these are added up.
         summed: Trained Keras variables with dense gradients.
         looked_up: Those with gradients of rows.
+        alike: Of each of these whether every micro-batch looks up the same, as positions: one process has one gradient.
     """
 
     wrapped: Any
@@ -67,6 +68,7 @@ class ChunkTrace:
     averaged: list[Any]
     summed: list[Any]
     looked_up: list[Any]
+    alike: list[bool]
 
 
 def is_floating(tensor: Any) -> bool:

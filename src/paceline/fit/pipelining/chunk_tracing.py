@@ -8,11 +8,13 @@ import keras
 import tensorflow as tf
 
 from paceline.errors import ConfigurationError
+from paceline.fit.lineage import From, lineage_of
 from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_trace import ChunkTrace, is_floating
 from paceline.fit.pipelining.chunks import Chunk
 from paceline.fit.pipelining.cut_graphs import parted
 from paceline.fit.pipelining.micro_batches import BatchSums, MicroBatchContext, MicroBatchRows
+from paceline.fit.shares import share_of
 
 
 class _NotingScope(keras.StatelessScope):  # type: ignore[misc]  # Keras is untyped
@@ -33,6 +35,7 @@ class _Forward:
     """What the forward of a chunk has made."""
 
     sums: BatchSums
+    rows: MicroBatchRows
     handed_on: list[Any] = field(default_factory=list)
     predictions: list[Any] = field(default_factory=list)
     loss: Any = None
@@ -140,7 +143,7 @@ class _Tracing:
                 for tensor, gradient in zip(differentiable, all_gradients, strict=False)
             ]
             gradients = all_gradients[len(differentiable) :]
-        share = MicroBatchRows(rows[0], rows[1], rows[2], forward.sums).share
+        share = forward.rows.share
         new_states = [
             tf.math.multiply_no_nan(value, share(value.dtype)) if _is_in(variable, forward.averaged) else value
             for variable, value in zip(self._assigned, new_states, strict=True)
@@ -168,16 +171,16 @@ class _Tracing:
             "averaged": [one for one in self._assigned if _is_in(one, forward.averaged)],
             "summed": [trained[at] for at in dense],
             "looked_up": [trained[at] for at in sparse],
+            "alike": [From.DATA not in lineage_of(forward.rows).of(gradients[at].indices) for at in sparse],
         }
 
     def _forward(self, scope: Any, data: list[Any], rows: list[Any], received: list[Any]) -> _Forward:
         chunk, model = self._chunk, self._model
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tf.nest.pack_sequence_as(self._specs, data))
-        made = _Forward(BatchSums())
-        context = MicroBatchContext(
-            model.distribute_strategy, MicroBatchRows(rows[0], rows[1], rows[2], made.sums), made.sums
-        )
-        context.rows.is_training = self._training
+        sums = BatchSums()
+        made = _Forward(sums, MicroBatchRows(rows[0], rows[1], rows[2], sums))
+        context = MicroBatchContext(model.distribute_strategy, made.rows, sums)
+        made.rows.is_training = self._training
         with context:
             tensors = dict(zip(map(id, model.inputs), compat.standardized(model, x), strict=True))
             tensors.update(zip(map(id, chunk.received), received, strict=True))
@@ -189,7 +192,7 @@ class _Tracing:
             if self._losses:
                 losses = [model._aggregate_additional_loss(loss) for loss in self._own_losses(scope)]
                 if chunk.outputs:
-                    losses = [*self._compiled_loss(tensors, y, sample_weight), *losses]
+                    losses = [*self._compiled_loss(tensors, y, sample_weight, made.rows), *losses]
                 made.loss = keras.ops.sum(losses) if losses else None
         if chunk.outputs:
             made.predictions = [tensors[id(tensor)] for tensor in chunk.outputs]
@@ -202,12 +205,12 @@ class _Tracing:
         weights = [one for one in self._chunk.variables if one.trainable and one.regularizer is not None]
         return [*scope.losses, *(weight.regularizer(weight) for weight in weights)]
 
-    def _compiled_loss(self, tensors: dict[int, Any], y: Any, sample_weight: Any) -> list[Any]:
+    def _compiled_loss(self, tensors: dict[int, Any], y: Any, sample_weight: Any, rows: MicroBatchRows) -> list[Any]:
         model = self._model
         if model._compile_loss is None:
             return []
         loss = model._compile_loss(y, self._structured(tensors), sample_weight)
-        return [] if loss is None else [loss]
+        return [] if loss is None else [share_of(loss, rows)]  # a loss with its own `__call__` is a mean of its rows
 
     def _structured(self, tensors: dict[int, Any]) -> Any:
         outputs = [tensors[id(tensor)] for tensor in self._chunk.outputs]

@@ -97,6 +97,32 @@ def assigned(keras_assign: Function) -> Function:
     return _direct_assign
 
 
+def got(keras_get_weights: Function) -> Function:
+    """Keras's `Layer.get_weights`: of another stage's weights it tells where they are."""
+
+    def get_weights(self: Any) -> list[Any]:
+        if not any(map(is_elsewhere, self.weights)):
+            return keras_get_weights(self)  # type: ignore[no-any-return]
+        return [WeightElsewhere(one) if is_elsewhere(one) else one.numpy() for one in self.weights]
+
+    return get_weights
+
+
+def given_back(keras_set_weights: Function) -> Function:
+    """Keras's `Layer.set_weights`: each stage takes its own."""
+
+    def set_weights(self: Any, weights: list[Any]) -> None:
+        own = self.weights
+        if len(own) != len(weights) or not any(map(is_elsewhere, own)):
+            keras_set_weights(self, weights)
+            return
+        for variable, value in zip(own, weights, strict=True):
+            if not is_elsewhere(variable):
+                variable.assign(value)
+
+    return set_weights
+
+
 def give_values(variables: Iterable[Any]) -> None:
     """Draws the initial values of those that have none yet."""
     for variable in variables:
@@ -115,6 +141,29 @@ def take_values(variables: Iterable[Any], stage: int, own_stage: int, rank: int)
 def is_elsewhere(variable: Any) -> bool:
     """Whether it is another stage's."""
     return isinstance(getattr(variable, "_initializer", None), _Elsewhere)
+
+
+class WeightElsewhere(dict[str, Any]):
+    """Stands for a weight of another stage in `get_weights`, and `set_weights` takes it back; its value is not here.
+
+    A dictionary, which a snapshot can hold: `keras.callbacks.EarlyStopping` keeps weights.
+
+    Args:
+        variable: The weight.
+    """
+
+    def __init__(self, variable: Any) -> None:
+        super().__init__(path=variable.path, stage=variable._initializer.stage)
+        self.shape, self.dtype = variable.shape, variable.dtype
+        self._variable = variable
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Refused, as for the variable.
+
+        Raises:
+            RuntimeError: always.
+        """
+        return self._variable.numpy()
 
 
 class _Later:
@@ -142,7 +191,7 @@ class _Elsewhere:
     """Takes an initializer's place: Keras calls it to read the variable."""
 
     def __init__(self, path: str, stage: int, own_stage: int, rank: int) -> None:
-        self._path, self._stage, self._own_stage, self._rank = path, stage, own_stage, rank
+        self._path, self.stage, self._own_stage, self._rank = path, stage, own_stage, rank
 
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
         if compat.in_symbolic_scope():
@@ -150,7 +199,7 @@ class _Elsewhere:
         if _making.defers:  # an optimizer makes a slot without a value, and looks where this variable is
             return types.SimpleNamespace(_unique_id=self._path)
         raise RuntimeError(
-            f"the variable {self._path!r} is on stage {self._stage} of the pipeline, but this process is rank "
+            f"the variable {self._path!r} is on stage {self.stage} of the pipeline, but this process is rank "
             f"{self._rank}, on stage {self._own_stage}, and has no value of it. Each rank holds the weights of its own "
             "stage only: train, evaluate and predict with the model's methods, and save the whole model with "
             "model.save(path), which all ranks call. [other-stage]"

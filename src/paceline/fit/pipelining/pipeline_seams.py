@@ -29,6 +29,8 @@ def install(replace: Replace, replace_in_graphs: Replace) -> None:
     replace_in_graphs(keras.Layer, "add_weight", deferred_variables.weighed)
     replace(keras.Variable, "_initialize_with_initializer", deferred_variables.initialized)
     replace(keras.Variable, "_direct_assign", deferred_variables.assigned)
+    replace(keras.Layer, "get_weights", deferred_variables.got)
+    replace(keras.Layer, "set_weights", deferred_variables.given_back)
     replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", stage_updates.clipped)
     replace_in_graphs(compat.LossScaleOptimizer, "check_finite", stage_updates.found_finite)
     replace(compat.BaseOptimizer, "finalize_variable_values", stage_updates.finalized)

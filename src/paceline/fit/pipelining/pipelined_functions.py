@@ -10,6 +10,7 @@ one sum over all ranks: shares of the loss, and the last stage's metrics
 the same logs on every rank
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -17,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.errors import ConfigurationError
+from paceline.fit.metrics import read_as_they_are
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
@@ -134,8 +136,15 @@ def flat_data(data: Any) -> tuple[list[Any], Any]:
 def _left(sums: dict[int, ChunkSums], functions: dict[int, ChunkFunctions]) -> list[Any]:
     """What micro-batches have left, of all chunks, besides sums of gradients: states, then slices of gradients."""
     states = [state for number in functions for state in sums[number].states]
-    slices = [tf.concat(parts, 0) for number in functions for parts in sums[number].slices]
+    slices = [one for number, function in functions.items() for one in _slices(sums[number], function.trace.alike)]
     return [*states, *slices]
+
+
+def _slices(sums: ChunkSums, alike: list[bool]) -> Iterator[Any]:
+    """(values, indices) of what is looked up, flat: one micro-batch after the other; if all look alike, the sum."""
+    for values, indices, are_alike in zip(sums.slices[::2], sums.slices[1::2], alike, strict=True):
+        yield tf.add_n(values) if are_alike else tf.concat(values, 0)
+        yield indices[0] if are_alike else tf.concat(indices, 0)
 
 
 def _tracking_function(tracker: Any) -> DirectFunction:
@@ -181,7 +190,8 @@ def _finish_function(
             with of_all_stages(graph_collectives_of(strategy.world, strategy.pipeline)):
                 strategy.extended.call_for_each_replica(update, args=(gradients, slices))
             pipeline.gradient_sums.release(summed)
-        results = model.get_metrics_result()
+        with read_as_they_are():
+            results = model.get_metrics_result()
         if tracker is not None:
             results.pop(tracker.name, None)
         return results

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from paceline.errors import ConfigurationError
 from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
 from paceline.fit.pipelining.chunk_tracing import trace
@@ -91,15 +92,24 @@ class PipelinedModel:
         return len(self.stage_of) - 1 in self.own
 
     def functions(self, specs: Any, *, training: bool, losses: bool = True) -> dict[int, ChunkFunctions]:
-        """Those of this stage's chunks, for data of these specs; traced when they are first asked for."""
+        """Those of this stage's chunks, for data of these specs; traced when they are first asked for, by all ranks.
+
+        Raises:
+            ConfigurationError: a stage cannot compute one of its chunks; the same on all ranks.
+        """
         key = (training, losses, str(specs))
         if key not in self._functions:
-            self._functions[key] = {
-                number: ChunkFunctions(
-                    trace(self._model, self.chunks.chunks[number], specs, training=training, losses=losses)
-                )
-                for number in self.own
-            }
+            refused, made = "", {}
+            try:
+                for number in self.own:
+                    chunk = self.chunks.chunks[number]
+                    made[number] = ChunkFunctions(trace(self._model, chunk, specs, training=training, losses=losses))
+            except ConfigurationError as error:
+                refused = str(error).removesuffix(" [pipeline]")
+            for text in self._strategy.fit_group.all_gather(np.frombuffer(refused.encode(), np.uint8)):
+                if text.size:
+                    raise ConfigurationError(f"{text.tobytes().decode()} [pipeline]")
+            self._functions[key] = made
         return self._functions[key]
 
     def walk(

@@ -22,6 +22,21 @@ def refuse_xla(jit_compile: Any) -> None:
         )
 
 
+def refuse_data(data: Any) -> None:
+    """Refuses batches whose rows cannot be cut out; given a batch, or its specs.
+
+    Raises:
+        ConfigurationError: that is so.
+    """
+    for leaf in tf.nest.flatten(data):
+        if isinstance(leaf, (tf.RaggedTensor, tf.RaggedTensorSpec, tf.SparseTensor, tf.SparseTensorSpec)):
+            kind = type(leaf).__name__.removesuffix("Spec")
+            raise ConfigurationError(
+                f"Received batches of a {kind}: a pipeline cuts dense tensors into micro-batches. Make it dense before "
+                "batch, or train without a pipeline. [pipeline]"
+            )
+
+
 def refuse(model: Any) -> None:
     """Refuses a model that does what no pipeline can do.
 

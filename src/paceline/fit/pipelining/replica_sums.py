@@ -60,7 +60,14 @@ class ReplicaSums:
                 total = next(totals)
                 is_added = id(variable) in threaded and _aggregation(variable) in ("sum", "mean")
                 combined.append(_value(variable) + total if is_added else total)
-        return combined, gradients, [self._collectives.all_gather(one) for one in slices]
+        alike = [are_alike for trace in traces for are_alike in trace.alike]
+        of_rows: list[Any] = []
+        for values, indices, are_alike in zip(slices[::2], slices[1::2], alike, strict=True):
+            if are_alike:
+                of_rows += [*self._collectives.all_reduce([values]), indices]
+            else:
+                of_rows += map(self._collectives.all_gather, (values, indices))
+        return combined, gradients, of_rows
 
     def _share(self, variable: Any, state: Any, is_averaged: bool, is_threaded: bool) -> Any:
         """What this replica adds to the sum; None: the replicas have the same state, as of generators of seeds."""
