@@ -73,7 +73,7 @@ class PipelinedFunction:
     ) -> dict[str, Any]:
         """The results of metrics, which the last stage knows, with the loss, of which each stage knows its share."""
         tracker = self._model._loss_tracker
-        loss = sum(float(one.loss) for one in sums.values())
+        loss = sum(float(share) for one in sums.values() for share in one.losses)
         flat = [np.asarray(leaf) for leaf in tf.nest.flatten(own)]
         numbers = np.concatenate([[loss], *[leaf.reshape(-1).astype(np.float64) for leaf in flat]])
         if not pipeline.has_outputs or self._model.distribute_strategy.replica != 0:

@@ -47,7 +47,7 @@ class StageMessages:
             DesynchronizedError: the shapes do not follow from it.
         """
         self._forget_sent()
-        arrays = [np.asarray(tensor.numpy()) for tensor in tensors]
+        arrays = [np.asarray(tensor) for tensor in tensors]  # their memory, not a copy
         if signature is not None:
             self._announce([array.shape for array in arrays], to, tag, signature)
         for array in arrays:

@@ -7,6 +7,7 @@
 What is handed from one chunk to another one of this stage needs no message.
 """
 
+import functools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,14 +30,14 @@ class ChunkSums:
         states: Of `assigned`: after the last micro-batch, or for `averaged` ones the shares so far.
         sums: Of `summed`, the handles of the variables to which gradients are added.
         slices: Of `looked_up`, a list with the values of each micro-batch, then one with the indices.
-        loss: The shares of the losses, added up; 0.0 without any.
+        losses: The share of the losses of each micro-batch, if there are any.
         predictions: Of the last chunk: for each micro-batch the model's outputs, if they are wanted.
     """
 
     states: list[Any]
     sums: list[Any]
     slices: list[list[Any]] = field(default_factory=list)
-    loss: Any = 0.0
+    losses: list[Any] = field(default_factory=list)
     predictions: list[list[Any]] = field(default_factory=list)
 
 
@@ -60,7 +61,11 @@ class Batch:
     def signature(self, micro_batch: int) -> Hashable:
         """What the shapes of everything that is made of a micro-batch follow from."""
         begin, end = self.bounds[micro_batch]
-        return end - begin, tuple(tuple(leaf.shape[1:]) for leaf in self.leaves)
+        return end - begin, self._shapes
+
+    @functools.cached_property
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(leaf.shape[1:]) for leaf in self.leaves)
 
 
 class StageWalk:
@@ -193,7 +198,7 @@ class StageWalk:
             is_share = any(variable is averaged for averaged in trace.averaged)
             left.states[at] = left.states[at] + state if is_share else state
         if loss is not None:
-            left.loss = left.loss + loss
+            left.losses.append(loss)  # an addition here would cost each micro-batch some 80 microseconds
         left.predictions.append(predictions)
         made = dict(zip(map(id, self._chunks.chunks[chunk].handed_on), handed_on, strict=True))
         for (source, target), tensors in self._chunks.edges.items():
