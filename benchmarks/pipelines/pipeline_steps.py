@@ -1,6 +1,7 @@
-"""``pipeline_steps.py STAGES SCHEDULE:MICRO_BATCHES...``: seconds of a step, and of each stage's own work in it.
+"""``pipeline_steps.py STAGES CASE:SCHEDULE:MICRO_BATCHES[:OPTION]...``: what steps take, and of what.
 
-``plain:M``: plain Keras's `fit` on the same batches, in one process. Rank 0 writes JSON to BENCH_RESULT.
+The schedule `plain` is plain Keras's `fit` on the same batches, in one process. Options: `auto` (balance="auto"),
+`recompute`. Rank 0 writes JSON to BENCH_RESULT: for each rank, for each variant, a list of rounds; see `measured`.
 """
 
 import contextlib
@@ -13,91 +14,120 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
+from models import CASES
 
 import paceline
+from paceline.fit.pipelining import pipelined_functions
 from paceline.fit.pipelining.stage_walk import StageWalk
 
-LAYERS, WIDTH, ROWS = 16, 512, 64  # rows of a micro-batch
-STEPS, WARM_UP = 12, 3
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+WARM_UP = 2
+"""Steps of a round that do not count."""
 
 
-class Busy:
-    """Seconds that this stage computes in a step."""
+class Work:
+    """Seconds that this stage computes in a step: in operations of the plan, and in the update."""
 
-    seconds = 0.0
+    operations = update = 0.0
 
 
-def counted(compute: Any) -> Any:
-    """`StageWalk._compute`: a stage's operations one after the other; waiting for messages is outside of it."""
-
-    def _compute(*arguments: Any) -> None:
+def counted(function: Any, name: str) -> Any:
+    def call(*arguments: Any) -> Any:
         begin = time.perf_counter()
-        compute(*arguments)
-        Busy.seconds += time.perf_counter() - begin
+        result = function(*arguments)
+        setattr(Work, name, getattr(Work, name) + time.perf_counter() - begin)
+        return result
 
-    return _compute
+    return call
 
 
-StageWalk._compute = counted(StageWalk._compute)  # type: ignore[method-assign]
+class CountedUpdate:
+    """What `_finish_function` makes, with its seconds."""
+
+    def __init__(self, finish: Any) -> None:
+        self._call, self.packed = counted(finish, "update"), finish.packed
+
+    def __call__(self, *tensors: Any) -> Any:
+        return self._call(*tensors)
+
+
+make_finish = pipelined_functions._finish_function
+pipelined_functions._finish_function = lambda *args, **kwargs: CountedUpdate(make_finish(*args, **kwargs))
+StageWalk._compute = counted(StageWalk._compute, "operations")  # type: ignore[method-assign]  # waiting is outside
 
 
 class Steps(keras.callbacks.Callback):
-    """Notes the seconds of steps."""
+    """Notes the seconds of steps, from the end of one to the end of the next."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps: list[float] = []
-        self.busy: list[float] = []
-
-    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        Busy.seconds = 0.0
-        self.begin = time.perf_counter()
+        self.rows: list[tuple[float, float, float]] = []
+        self._before: float | None = None
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        self.steps.append(time.perf_counter() - self.begin)
-        self.busy.append(Busy.seconds)
+        now = time.perf_counter()
+        if self._before is not None:
+            self.rows.append((now - self._before, Work.operations, Work.update))
+        self._before = now
+        Work.operations = Work.update = 0.0
 
 
-def model_of(scope: Any) -> keras.Model:
+def model_of(variant: str, stages: int) -> keras.Model:
+    name, schedule, number, *given = variant.split(":")
     keras.utils.set_random_seed(0)
+    scope: Any = contextlib.nullcontext()
+    if schedule != "plain":
+        balance = "auto" if "auto" in given else None
+        strategy = paceline.PipelineStrategy(
+            stages, int(number), schedule, balance=balance, recompute="recompute" in given
+        )
+        scope = strategy.scope()
     with scope:
-        layers = [keras.layers.Dense(WIDTH, activation="relu") for _ in range(LAYERS)]
-        model = keras.Sequential([keras.Input((WIDTH,)), *layers])
-        model.compile(keras.optimizers.SGD(0.01), "mse")
+        model = CASES[name].build()
+        model.compile(keras.optimizers.SGD(0.001), CASES[name].loss)
     return model
 
 
-def measured(model: keras.Model, micro_batches: int) -> Steps:
-    rows = ROWS * micro_batches
-    x = np.random.default_rng(0).normal(size=((STEPS + WARM_UP) * rows, WIDTH)).astype(np.float32)
+def measured(variant: str, model: keras.Model, num_steps: int) -> list[float]:
+    """The medians of seconds of a step, of the operations in it, and of the update."""
+    name, _, number, *_ = variant.split(":")
+    rows = CASES[name].rows * int(number)
+    x, y = CASES[name].data(rows * (num_steps + WARM_UP))
     steps = Steps()
-    model.fit(x, x / 2, batch_size=rows, shuffle=False, verbose=0, callbacks=[steps])
-    return steps
+    model.fit(x, y, batch_size=rows, shuffle=False, verbose=0, callbacks=[steps])
+    return [statistics.median(column) for column in zip(*steps.rows[WARM_UP - 1 :], strict=True)]
 
 
-stages = int(sys.argv[1])
-models = {}
-for variant in sys.argv[2:]:
-    schedule, _, number = variant.partition(":")
-    if schedule == "plain":
-        models[variant] = model_of(contextlib.nullcontext())
-    else:
-        strategy = paceline.PipelineStrategy(stages=stages, micro_batches=int(number), schedule=schedule)
-        models[variant] = model_of(strategy.scope())
-found: dict[str, list[Any]] = {variant: [] for variant in models}
-for _ in range(ROUNDS):  # variants take turns
-    for variant, model in models.items():
-        steps = measured(model, int(variant.partition(":")[2]))
-        found[variant].append([statistics.median(values[WARM_UP:]) for values in (steps.steps, steps.busy)])
-result = Path(os.environ["BENCH_RESULT"])
-Path(f"{result}.{paceline.rank()}").write_text(json.dumps(found))
-if paceline.rank() == 0:
-    for stage in range(1, paceline.world_size()):
+def written(found: Any) -> None:
+    """Rank 0 writes what all ranks have found."""
+    result = Path(os.environ["BENCH_RESULT"])
+    if paceline.world_size() == 1:
+        result.write_text(json.dumps([found]))
+        return
+    own = Path(f"{result}.{paceline.rank()}")
+    part = Path(f"{own}.part")
+    part.write_text(json.dumps(found))
+    part.rename(own)
+    if paceline.rank() == 0:
+        files = [Path(f"{result}.{rank}") for rank in range(paceline.world_size())]
         give_up_at = time.monotonic() + 60
-        while not Path(f"{result}.{stage}").exists() or not Path(f"{result}.{stage}").read_text():
+        while not all(file.exists() for file in files):
             assert time.monotonic() < give_up_at
             time.sleep(0.05)
-    files = [Path(f"{result}.{stage}") for stage in range(paceline.world_size())]
-    result.write_text(json.dumps([json.loads(file.read_text()) for file in files]))
+        result.write_text(json.dumps([json.loads(file.read_text()) for file in files]))
+
+
+def main() -> None:
+    stages, variants = int(sys.argv[1]), sys.argv[2:]
+    models = {variant: model_of(variant, stages) for variant in variants}
+    for variant, model in models.items():  # traces
+        measured(variant, model, 1)
+    found: dict[str, list[list[float]]] = {variant: [] for variant in models}
+    for _ in range(ROUNDS):  # variants take turns
+        for variant, model in models.items():
+            found[variant].append(measured(variant, model, CASES[variant.partition(":")[0]].steps))
+    written(found)
+
+
+if __name__ == "__main__":
+    main()
