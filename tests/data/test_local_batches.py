@@ -1,5 +1,6 @@
 """The ranks' batches, put together, are the batches of one worker."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.cluster.control_groups import memory_bytes
+from paceline.comm.world import current_world
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.local_batches import local_batches
 
@@ -141,3 +144,12 @@ def test_the_position_can_be_saved_and_restored(tmp_path: Path, logged: bool) ->
     restored = fresh()
     tf.train.Checkpoint(iterator=restored).read(path)
     assert [batch.numpy().tolist() for batch in restored] == rest
+
+
+def test_buffers_have_the_share_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = dataclasses.replace(current_world().identity, local_world_size=4)
+    monkeypatch.setattr(current_world(), "identity", identity)
+    dataset, options = tf.data.Dataset.range(10).batch(4), tf.data.Options()
+    assert local_batches(dataset, 0, 2).options().autotune.ram_budget == memory_bytes() // 4 // 2
+    options.autotune.ram_budget = 1000
+    assert local_batches(dataset.with_options(options), 0, 2).options().autotune.ram_budget == 1000

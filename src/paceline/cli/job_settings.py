@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from paceline.cli.config_file import config_file
 from paceline.cli.program import named_program
+from paceline.cluster.control_groups import core_quota
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.option_sources import CommandLine, Variables, settled, users_variables
 from paceline.cluster.schedulers import may_be_scheduled
@@ -14,7 +15,7 @@ from paceline.cluster.server_cluster import OPEN_SERVERS, refuse_open_servers
 from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ROLES, WORKER
 from paceline.errors import ConfigurationError
 from paceline.launcher.job import JobDescription, Program
-from paceline.launcher.workers.host_resources import core_quota, num_workers_for, usable_cores, visible_gpus
+from paceline.launcher.workers.host_resources import num_workers_for, usable_cores, visible_gpus
 
 if TYPE_CHECKING:
     from paceline.launcher.other_hosts import SeveralHosts

@@ -149,7 +149,8 @@ def _bytes(option: str, text: str | None) -> float:
 def _measured(model: str, rows: int, num_workers: int) -> "Profile":
     """The model's profile, from a process of its own, which says itself what is wrong with the model."""
     from paceline.cluster import environment
-    from paceline.launcher.workers.host_resources import core_quota, share_cores, usable_cores
+    from paceline.cluster.control_groups import core_quota
+    from paceline.launcher.workers.host_resources import share_cores, usable_cores
     from paceline.plan.profile import Profile
     from paceline.wire.codec import Decoder
 

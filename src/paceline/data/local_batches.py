@@ -13,12 +13,15 @@ of its part of the global batch. So it is with FILE and HINT, after TensorFlow h
     policy OFF               rank 0: [0 2 4 6] ─► [0 2] [4 6]     rank 1: [1 3 5 7] ─► [1 3] [5 7]
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+from paceline.cluster.control_groups import memory_bytes
+from paceline.comm.world import current_world
 from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
 from paceline.data.auto_shard import is_sharded_by_hand, sharded
 from paceline.data.compat import with_sources
@@ -32,6 +35,8 @@ _MARK = "_paceline_local_batches"
 _FORM = "_paceline_form_of_batches"
 _PREFETCHED_BATCHES = 2
 _FEW_CORES = 2
+_OF_BUFFERS = 2
+"""The part of a process's memory that AUTOTUNE may fill, as in TensorFlow, where each process has the whole host's."""
 
 
 def local_batches(
@@ -280,4 +285,11 @@ def _options(dataset: Any, has_others: bool) -> Any:
         options.autotune.enabled = False
         if own.threading.private_threadpool_size is None:
             options.threading.private_threadpool_size = cores
+    if own.autotune.ram_budget is None:
+        options.autotune.ram_budget = _memory_of_host() // current_world().identity.local_world_size // _OF_BUFFERS
     return options
+
+
+@functools.cache
+def _memory_of_host() -> int:
+    return memory_bytes()

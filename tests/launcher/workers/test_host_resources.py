@@ -2,30 +2,11 @@ import os
 
 import pytest
 
-from paceline.launcher.workers.host_resources import (
-    core_quota,
-    gpu_names,
-    num_workers_for,
-    parse_quota,
-    usable_cores,
-)
+from paceline.launcher.workers.host_resources import gpu_names, num_workers_for, usable_cores
 
 
 def test_usable_cores_are_those_of_the_affinity_mask():
     assert sorted(usable_cores()) == sorted(os.sched_getaffinity(0))
-
-
-def test_the_quota_of_this_machine_is_readable():
-    quota = core_quota()
-    assert quota is None or quota > 0
-
-
-@pytest.mark.parametrize(
-    ("text", "quota"),
-    [("max 100000\n", None), ("250000 100000", 2.5), ("", None), ("x y", None), ("0 0", None), ("5", None)],
-)
-def test_quota_text(text: str, quota: float | None):
-    assert parse_quota(text) == quota
 
 
 @pytest.mark.parametrize(

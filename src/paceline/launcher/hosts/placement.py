@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import environment
+from paceline.cluster.control_groups import core_quota
 from paceline.cluster.launched import WorkerIdentity, slot_holders
 from paceline.cluster.spec import Address, Role, Task, numbers_with_slots
 from paceline.launcher.generations import report
@@ -17,7 +18,7 @@ from paceline.launcher.generations.names import names_of
 from paceline.launcher.hosts.gathering import Member
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.crew import Crew
-from paceline.launcher.workers.host_resources import core_quota, share_cores, usable_cores
+from paceline.launcher.workers.host_resources import share_cores, usable_cores
 from paceline.rendezvous.agent_messages import Begin, HostFacts, Interface
 
 

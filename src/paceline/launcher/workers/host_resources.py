@@ -70,8 +70,6 @@ def _instances(gpu: object) -> Iterator[str]:
 
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
-_CGROUP_ROOT = Path("/sys/fs/cgroup")
-_CGROUP_OF_SELF = Path("/proc/self/cgroup")
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")
 _GPU_NODE = re.compile(r"nvidia[0-9]+")
@@ -90,39 +88,6 @@ def _place(core: int) -> tuple[int, int, int]:
     except (OSError, ValueError):  # some containers hide it: the numbers' own order is as good a guess as any
         return (0, core, core)
     return (socket, physical_core, core)
-
-
-def core_quota() -> float | None:
-    """How many cores' worth of time this process's control group may use; None without a limit."""
-    try:
-        lines = _CGROUP_OF_SELF.read_text().splitlines()
-    except OSError:
-        return None
-    quotas = []
-    group = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    folder = _CGROUP_ROOT / group.strip("/")
-    for place in (folder, *folder.parents):
-        if place == _CGROUP_ROOT.parent:
-            break
-        try:
-            quotas.append(parse_quota((place / "cpu.max").read_text()))
-        except OSError:
-            continue
-    return min((quota for quota in quotas if quota is not None), default=None)
-
-
-def parse_quota(text: str) -> float | None:
-    """The limit in the text of a control group's ``cpu.max``, in cores.
-
-    >>> parse_quota("150000 100000"), parse_quota("max 100000")
-    (1.5, None)
-    """
-    words = text.split()
-    try:
-        quota, period = float(words[0]), float(words[1])
-    except (IndexError, ValueError):
-        return None
-    return quota / period if period > 0 and quota > 0 and quota != float("inf") else None
 
 
 def visible_gpus(variables: Mapping[str, str]) -> tuple[str, ...]:

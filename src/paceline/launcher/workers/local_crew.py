@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from paceline.cluster import environment
+from paceline.cluster.control_groups import core_quota
 from paceline.cluster.job_directory import free_bytes
 from paceline.cluster.launched import WorkerIdentity, slot_holders
 from paceline.cluster.spec import Address, ClusterSpec
@@ -20,7 +21,7 @@ from paceline.launcher.existing_snapshots import newest_snapshot
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.crew import Crew, CrewListener
 from paceline.launcher.workers.guard_line import GuardLine
-from paceline.launcher.workers.host_resources import core_quota, share_cores, usable_cores
+from paceline.launcher.workers.host_resources import share_cores, usable_cores
 from paceline.launcher.workers.process_state import Standstill, is_stopped, memory_kills, process_state
 from paceline.launcher.workers.standbys import Standbys
 from paceline.launcher.workers.teardown import JobProcesses, Teardown

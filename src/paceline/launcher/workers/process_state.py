@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.cluster.control_groups import group_files
 from paceline.rendezvous.channel import MemoryShortage
 
 _WORDS = {
@@ -82,8 +83,6 @@ class Standstill:
 
 
 _OF_HOST = Path("/proc/vmstat")
-_GROUPS = Path("/proc/self/cgroup")
-_ROOT = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +112,10 @@ class MemoryKills:
 
 def memory_kills() -> MemoryKills:
     """Those so far."""
-    return MemoryKills(of_group=_of_group(), of_host=_read(_OF_HOST))
-
-
-def _of_group() -> int | None:
-    try:
-        lines = _GROUPS.read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(","):  # version 1
-            return _read(_ROOT / "memory" / path.strip("/") / "memory.oom_control")
-        if not controllers and (count := _read(_ROOT / path.strip("/") / "memory.events")) is not None:
-            return count
-    return None
+    return MemoryKills(
+        of_group=next(map(parse_kills, group_files("memory", "memory.oom_control", "memory.events")), None),
+        of_host=_read(_OF_HOST),
+    )
 
 
 def _read(path: Path) -> int | None:
