@@ -46,8 +46,8 @@ def test_fewer_workers_than_stages() -> None:
 
 
 def test_unknown_schedules_and_impossible_plans() -> None:
-    with pytest.raises(ValueError, match="received the schedule 'zb'; expected one of gpipe, 1f1b"):
-        schedule_named("zb")
+    with pytest.raises(ValueError, match="received the schedule 'zb2'; expected one of gpipe, 1f1b"):
+        schedule_named("zb2")
     with pytest.raises(ValueError, match="for pipedream_2bw at least 3 micro-batches"):
         make_plan(schedule_named("pipedream_2bw"), 3, 2, batches=2)
     with pytest.raises(ValueError, match="expected 1, as gpipe is synchronous"):

@@ -119,3 +119,9 @@ class Plan:
     def computations(self, stage: int) -> list[Compute]:
         """What `stage` computes, in order."""
         return [action for action in self.actions[stage] if isinstance(action, Compute)]
+
+    def last_uses(self, stage: int) -> dict[int, int]:
+        """By version of the weights, where in the list of `stage` something is computed with it for the last time."""
+        return {
+            action.version: index for index, action in enumerate(self.actions[stage]) if isinstance(action, Compute)
+        }

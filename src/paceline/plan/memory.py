@@ -53,12 +53,9 @@ def _peak_stash(computations: list[Compute], costs: Costs) -> tuple[int, int]:
 
 def _most_versions(plan: Plan, stage: int) -> int:
     """A version lives from the update that makes it to the next update, which starts from it, or to its last use."""
-    last_use = {
-        action.version: index for index, action in enumerate(plan.actions[stage]) if isinstance(action, Compute)
-    }
-    most = 1
+    last_uses, most = plan.last_uses(stage), 1
     for index, action in enumerate(plan.actions[stage]):
         if isinstance(action, Update):
-            older = [version for version, last in last_use.items() if version < action.version and last > index]
+            older = [version for version, last in last_uses.items() if version < action.version and last > index]
             most = max(most, 1 + len(older))
     return most

@@ -72,7 +72,7 @@ def schedule_named(name: str, *, chunks_per_stage: int = 2, vertical_sync: bool 
     """The schedule of that name.
 
     Args:
-        name: One of `NAMES`.
+        name: One of `NAMES`, or ``zb`` for ``zb_h1``.
         chunks_per_stage: Of `interleaved`; the others have their own number.
         vertical_sync: Of `pipedream`: a batch sees one version of the weights in all stages.
 
@@ -103,9 +103,9 @@ def schedule_named(name: str, *, chunks_per_stage: int = 2, vertical_sync: bool 
                 ),
                 places=partial(loop_places, chunks_per_stage=chunks_per_stage),
             )
-        case "zb_h1":
+        case "zb_h1" | "zb":
             return Schedule(
-                name,
+                "zb_h1",
                 orders.zero_bubble_h1,
                 lambda place: min(place.stages, place.micro_batches),
                 splits_backward=True,

@@ -20,9 +20,6 @@ REPLICA = "replica"
 """The axis of the replicas of one stage. It is not the axis `data`, whose ranks share the rows of what is read: here
 every rank reads whole batches, and takes its rows of them when it cuts them into micro-batches."""
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb_h1", "zb_v")
-"""Those that can be run."""
-
 AUTO = "auto"
 
 
@@ -40,11 +37,16 @@ class PipelineStrategy(SynchronousStrategy):
     micro-batches, stages or replicas. Every rank reads the same batches. `fit`, `evaluate`, `predict` and `save` are
     called by all ranks.
 
+    ``"pipedream"`` and ``"pipedream_2bw"`` are the exception: stages do not wait for each other between the batches of
+    an execution, ``compile(steps_per_execution=16)``, so gradients are computed with weights that lack some updates.
+
     Args:
         stages: How many. The number of workers is a multiple of theirs; rank = stage x replicas + replica.
         micro_batches: Of a replica's rows of a batch; if it has fewer rows in the last batch, as many as rows.
-        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"zb_h1"`` or ``"zb_v"``; all compute the same.
-            ``"auto"``: the one whose step is expected to be the shortest.
+        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"zb_h1"`` (also ``"zb"``) or ``"zb_v"``; all compute the
+            same. ``"auto"``: that of these whose step is expected to be the shortest. ``"pipedream"`` (SOSP 2019):
+            stage s of S lacks ceil((S - 1 - s) / micro_batches) updates. ``"pipedream_2bw"`` (2021): each stage lacks
+            one; at least as many micro-batches as stages.
         balance: The number of layers of each chunk, e.g. ``[5, 7]``. A stage has one chunk; with ``"interleaved"`` and
             ``"zb_v"`` two. ``"auto"``: the layers are measured, and the slowest chunk gets as fast as can be. None: see
             `split_after`.
@@ -54,6 +56,8 @@ class PipelineStrategy(SynchronousStrategy):
             of bytes. The layers are measured, and only splits and schedules count that are expected to keep it.
         recompute: Whether a stage keeps only its inputs of a micro-batch and computes the forward again before the
             backward: less memory, and a forward more for each micro-batch. The numbers are the same.
+        vertical_sync: With ``"pipedream"``: all stages lack as many updates as the first one, so a batch meets one
+            version of the model.
 
     Raises:
         ConfigurationError: numbers that do not go together, or a job of another number of workers.
@@ -69,6 +73,7 @@ class PipelineStrategy(SynchronousStrategy):
         split_after: Sequence[str] | None = None,
         memory_limit: int | str | None = None,
         recompute: bool = False,
+        vertical_sync: bool = False,
     ) -> None:
         world = current_world()
         self.stages, self.micro_batches = stages, micro_batches
@@ -78,11 +83,11 @@ class PipelineStrategy(SynchronousStrategy):
         self.memory_limit_bytes = num_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
         self.is_measured = AUTO in (schedule, balance) or memory_limit is not None
         """Whether layers are measured before the first step."""
-        if schedule not in (AUTO, *SCHEDULES):
-            known = schedule_named(schedule).name
+        self.asked = None if schedule == AUTO else schedule_named(schedule, vertical_sync=vertical_sync)
+        """The schedule; None: the best synchronous one."""
+        if vertical_sync and schedule != "pipedream":
             raise ConfigurationError(
-                f"The schedule {known!r} can be planned, but not run yet: use one of {', '.join(SCHEDULES)}, or auto. "
-                "[pipeline]"
+                f"Received vertical_sync=True and schedule={schedule!r}; expected schedule='pipedream'. [pipeline]"
             )
         if isinstance(balance, str) and balance != AUTO:
             raise ConfigurationError(
@@ -92,7 +97,7 @@ class PipelineStrategy(SynchronousStrategy):
             raise ConfigurationError("Received balance and split_after; give one of the two. [pipeline]")
         if not world.launched and world.size == 1 and stages > 1 and micro_batches >= 1:
             relaunch_over(stages, "PipelineStrategy", "stages")
-        refuse(None if schedule == AUTO else schedule_named(schedule), stages, micro_batches, world_size=world.size)
+        refuse(self.asked, stages, micro_batches, world_size=world.size)
         self.replicas = world.size // stages
         if world.size > 1:
             world.arrange({STAGE: stages, REPLICA: self.replicas, DATA: 1})
@@ -141,4 +146,4 @@ class PipelineStrategy(SynchronousStrategy):
         )
 
 
-__all__ = ["AUTO", "REPLICA", "SCHEDULES", "STAGE", "PipelineStrategy"]
+__all__ = ["REPLICA", "STAGE", "PipelineStrategy"]

@@ -97,12 +97,12 @@ JOBS = {
 }
 
 
-def trained(job: Job, scope: Any) -> tuple[Any, dict[str, Any]]:
+def trained(job: Job, scope: Any, steps_per_execution: int = 1) -> tuple[Any, dict[str, Any]]:
     """Trains a model that is made in `scope`: the model, and all that is to be compared."""
     keras.utils.set_random_seed(5)
     with scope:
         model = job.build()
-        model.compile(job.optimizer(), job.loss, metrics=job.metrics)
+        model.compile(job.optimizer(), job.loss, metrics=job.metrics, steps_per_execution=steps_per_execution)
     common = {"batch_size": BATCH_ROWS, "verbose": 0}
     history = model.fit(
         job.x,

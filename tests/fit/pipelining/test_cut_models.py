@@ -29,3 +29,12 @@ def test_chunks_of_a_model_train_as_the_model(name: str) -> None:
     strategy = paceline.PipelineStrategy(stages=1, micro_batches=3, schedule="interleaved", recompute=recompute)
     _, found = trained(JOBS[name], strategy.scope())
     check_equal(found, expected)
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "pipedream_2bw"])
+def test_one_stage_has_no_late_weights(schedule: str) -> None:
+    job = JOBS["masked sequences"]  # looks rows up; metrics of rows that are not masked
+    _, expected = trained(job, contextlib.nullcontext())
+    strategy = paceline.PipelineStrategy(stages=1, micro_batches=3, schedule=schedule)
+    _, found = trained(job, strategy.scope(), steps_per_execution=4)
+    check_equal(found, expected)

@@ -84,7 +84,7 @@ def test_models_that_no_pipeline_trains(arguments: dict[str, Any], said: str) ->
     ("options", "said"),
     [
         ({"stages": 0, "micro_batches": 2}, "stages=0 and micro_batches=2; both are at least 1"),
-        ({"stages": 1, "micro_batches": 2, "schedule": "pipedream"}, "can be planned, but not run yet"),
+        ({"stages": 1, "micro_batches": 2, "vertical_sync": True}, "vertical_sync=True and schedule='1f1b'"),
         ({"stages": 1, "micro_batches": 2, "balance": [2], "split_after": []}, "give one of the two"),
         ({"stages": 1, "micro_batches": 2, "balance": "even"}, "balance='even'; expected 'auto'"),
     ],

@@ -6,7 +6,8 @@
     BW  both in one call           stash, gradients of what was handed on ─► gradients of what was received; added
 
 R, a recomputation, is F once more. The stash is what crosses from F to the others, so its bytes are known. What follows
-from weights alone is not stashed but computed again: a synchronous schedule changes no weights between F and BW.
+from weights alone is not stashed but computed again: all functions of a micro-batch have the same weights. Synchronous
+schedules change none between them; in asynchronous ones they are given.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,7 +58,7 @@ class ChunkFunctions:
         of_inputs = behind(trace.received_gradients) - of_forward
         of_weights = behind(of_weights_fetched) - of_forward
         given = [*(*trace.data, *trace.rows, *trace.received, *trace.given, *trace.sums, *trace.states, *trace.totals)]
-        graph = CutGraph(trace.wrapped, given)
+        graph = CutGraph(trace.wrapped, [*given, *trace.weights], lasting=trace.weights)
         for_inputs = graph.crossing(of_forward, of_inputs)
         for_weights = graph.crossing(of_forward, of_weights - of_inputs)
         self._stash = each_once([*for_inputs, *for_weights])

@@ -29,6 +29,7 @@ class ChunkTrace:
         received: As the chunk's.
         given: Gradients of `handed_on`, of those that are floating, in order.
         sums: For `summed`, the handles of the variables to which gradients are added.
+        weights: Values of `versioned`.
         states: Values of `assigned` before.
         handed_on: As the chunk's.
         predictions: The model's outputs; of the last chunk only.
@@ -44,6 +45,8 @@ class ChunkTrace:
         summed: Trained Keras variables with dense gradients.
         looked_up: Those with gradients of rows.
         alike: Of each of these whether every micro-batch looks up the same, as positions: one process has one gradient.
+        versioned: Trained Keras variables whose values are given, as batches under way compute with several versions.
+            Others are read where the graph needs them.
     """
 
     wrapped: Any
@@ -53,6 +56,7 @@ class ChunkTrace:
     received: list[Any]
     given: list[Any]
     sums: list[Any]
+    weights: list[Any]
     states: list[Any]
     handed_on: list[Any]
     predictions: list[Any]
@@ -69,6 +73,7 @@ class ChunkTrace:
     summed: list[Any]
     looked_up: list[Any]
     alike: list[bool]
+    versioned: list[Any]
 
 
 def is_floating(tensor: Any) -> bool:

@@ -42,7 +42,9 @@ class _Forward:
     averaged: list[Any] = field(default_factory=list)
 
 
-def trace(model: Any, chunk: Chunk, specs: Any, *, training: bool, losses: bool = True) -> ChunkTrace:
+def trace(
+    model: Any, chunk: Chunk, specs: Any, *, training: bool, losses: bool = True, versioned: bool = False
+) -> ChunkTrace:
     """Builds the graph.
 
     Args:
@@ -51,6 +53,7 @@ def trace(model: Any, chunk: Chunk, specs: Any, *, training: bool, losses: bool 
         specs: The element spec of the data: (x, y, sample_weight) or less.
         training: Whether layers train, and gradients are wanted.
         losses: Whether losses and metrics are wanted: not to predict.
+        versioned: Whether weights can be given, instead of read.
 
     Raises:
         ConfigurationError: the chunk does what a pipeline cannot do.
@@ -59,7 +62,7 @@ def trace(model: Any, chunk: Chunk, specs: Any, *, training: bool, losses: bool 
     if chunk.outputs and losses:
         assigned += [one for metric in model.metrics if metric is not model._loss_tracker for one in metric.variables]
     while True:
-        made = _Tracing(model, chunk, specs, assigned, training=training, losses=losses)
+        made = _Tracing(model, chunk, specs, assigned, training=training, losses=losses, versioned=versioned)
         graph = made.build()
         if not made.found:
             return graph
@@ -70,10 +73,18 @@ class _Tracing:
     """One attempt: `found` has variables that are assigned besides those known; then another one is needed."""
 
     def __init__(
-        self, model: Any, chunk: Chunk, specs: Any, assigned: Sequence[Any], *, training: bool, losses: bool
+        self,
+        model: Any,
+        chunk: Chunk,
+        specs: Any,
+        assigned: Sequence[Any],
+        *,
+        training: bool,
+        losses: bool,
+        versioned: bool,
     ) -> None:
         self._model, self._chunk, self._specs, self._assigned = model, chunk, specs, list(assigned)
-        self._training, self._losses = training, losses
+        self._training, self._losses, self._versioned = training, losses, versioned
         self._metrics = [variable for metric in model.metrics for variable in metric.variables]
         self.found: list[Any] = []
 
@@ -113,10 +124,13 @@ class _Tracing:
         states: list[Any],
     ) -> dict[str, Any]:
         differentiable = [tensor for tensor in received if tensor.dtype.is_floating]
-        weights = [variable._value for variable in trained]
+        versioned = trained if self._versioned else []
+        read = [tf.convert_to_tensor(variable._value) for variable in versioned]
+        weights = read or [variable._value for variable in trained]
+        given_values = [*zip(self._assigned, states, strict=True), *zip(versioned, read, strict=True)]
         with tf.GradientTape(persistent=False, watch_accessed_variables=False) as tape:
             tape.watch([*differentiable, *weights])
-            scope = _NotingScope(state_mapping=list(zip(self._assigned, states, strict=True)), collect_losses=True)
+            scope = _NotingScope(state_mapping=given_values, collect_losses=True)
             first, number = rows[1], tf.cast(rows[0], tf.int64)
             with scope:
                 forward = self._forward(scope, [leaf[first : first + number] for leaf in data], rows, received)
@@ -156,6 +170,7 @@ class _Tracing:
             "received": received,
             "given": given,
             "sums": [sums[at] for at in dense],
+            "weights": read,
             "states": states,
             "handed_on": forward.handed_on,
             "predictions": forward.predictions,
@@ -172,6 +187,7 @@ class _Tracing:
             "summed": [trained[at] for at in dense],
             "looked_up": [trained[at] for at in sparse],
             "alike": [From.DATA not in lineage_of(forward.rows).of(gradients[at].indices) for at in sparse],
+            "versioned": versioned,
         }
 
     def _forward(self, scope: Any, data: list[Any], rows: list[Any], received: list[Any]) -> _Forward:

@@ -13,9 +13,9 @@ from paceline.plan.comparison import Pipeline, Prediction, compare, predict
 from paceline.plan.partition import least_greatest
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.refusals import refuse
-from paceline.plan.schedules import Schedule, schedule_named
+from paceline.plan.schedules import NAMES, Schedule, schedule_named
 from paceline.plan.split import cuts_of_balance, cuts_of_names
-from paceline.strategy.pipeline import AUTO, SCHEDULES, PipelineStrategy
+from paceline.strategy.pipeline import PipelineStrategy
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -51,20 +51,20 @@ def division_of(model: Any, strategy: PipelineStrategy, batch_rows: int | None) 
     """
     layers = layers_of(model)
     num_layers = len(layers.layers)
-    if strategy.schedule != AUTO:
-        refuse(
-            schedule_named(strategy.schedule),
-            strategy.stages,
-            strategy.micro_batches,
-            num_layers=num_layers,
-            world_size=strategy.world.size,
-        )
+    refuse(
+        strategy.asked,
+        strategy.stages,
+        strategy.micro_batches,
+        num_layers=num_layers,
+        world_size=strategy.world.size,
+    )
     names = Profile(tuple(Layer(one.name, 0.0, 0.0, 0.0, one.reads) for one in layers.layers), layers.ties)
     by_hand = _by_hand(names, strategy)
     if strategy.is_measured:
         found = _measured(model, strategy, batch_rows or _USUAL_ROWS, by_hand)
         return Division(layers, found.schedule, found.split.cuts)
-    schedule = schedule_named(strategy.schedule)
+    schedule = strategy.asked
+    assert schedule is not None  # without one, layers are measured
     num_chunks = len(schedule.places(strategy.stages))
     return Division(layers, schedule, by_hand(num_chunks) if by_hand else _even_cuts(names, num_chunks))
 
@@ -100,10 +100,10 @@ def _measured(model: Any, strategy: PipelineStrategy, batch_rows: int, by_hand: 
         recompute=strategy.recompute,
         cuts=by_hand,
     )
-    if strategy.schedule == AUTO:
-        found = compare(pipeline, map(schedule_named, SCHEDULES)).best()
+    if strategy.asked is None:
+        found = compare(pipeline, [one for one in map(schedule_named, NAMES) if one.is_synchronous]).best()
     else:
-        found = predict(pipeline, schedule_named(strategy.schedule))
+        found = predict(pipeline, strategy.asked)
     if strategy.world.is_chief:
         _LOGGER.info(
             "pipeline: schedule=%r, balance=%s; a step is expected to take %.3g s, of which stages wait %.0f %%, and a "

@@ -10,6 +10,7 @@ one sum over all ranks: shares of the loss, and the last stage's metrics
 the same logs on every rank
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,15 +18,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from paceline.errors import ConfigurationError
-from paceline.fit.metrics import read_as_they_are
-from paceline.fit.pipelining.chunk_functions import ChunkFunctions
+from paceline.fit.pipelining.batch_ends import TrainedBatches
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
-from paceline.fit.pipelining.replica_sums import ReplicaSums
-from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages, one_weight_after_the_other
-from paceline.fit.pipelining.stage_walk import Batch, ChunkSums
-from paceline.strategy.bridged_collectives import graph_collectives_of
+from paceline.fit.pipelining.walked_batches import WalkedBatch
 
 
 class PipelinedFunction:
@@ -38,8 +34,8 @@ class PipelinedFunction:
 
     def __init__(self, model: Any, *, training: bool) -> None:
         self._model, self._training = model, training
-        self._finish: Any = None
-        self._tracked: Any = None
+        self._ended: TrainedBatches | None = None
+        self._tracked: DirectFunction | None = None
 
     def __call__(self, iterator: Any) -> dict[str, Any]:
         """Takes the steps of an execution, or as many as there is data for. Collective over the stages.
@@ -47,50 +43,68 @@ class PipelinedFunction:
         Raises:
             StopIteration: there is none.
         """
-        logs: dict[str, Any] = {}
-        for step in range(self._model.steps_per_execution):
-            try:
-                data = next(iterator)
-            except (StopIteration, tf.errors.OutOfRangeError):
-                if step == 0:
-                    raise
+        steps = self._model.steps_per_execution
+        pipeline = pipelined(self._model)
+        together = steps if self._training and not pipeline.schedule.is_synchronous else 1
+        data, logs = _until_the_end(iterator), None
+        for _ in range(0, steps, together):
+            if (first := next(data, None)) is None:
                 break
-            logs = self._step(data)
+            logs = self._steps(pipeline, itertools.chain([first], itertools.islice(data, together - 1)), together)
+        if logs is None:
+            raise StopIteration
         return logs
 
-    def _step(self, data: Any) -> dict[str, Any]:
-        pipeline = pipelined(self._model)
-        leaves, specs = flat_data(data)
-        functions = pipeline.functions(specs, training=self._training)
-        sums, batch = pipeline.walk(functions, leaves, with_backward=self._training)
-        if self._finish is None:
-            self._finish = _finish_function(self._model, pipeline, functions, training=self._training)
-        own = self._finish.packed(self._finish(*_left(sums, functions)))
-        return self._logs(pipeline, own, sums, batch)
+    def _steps(self, pipeline: PipelinedModel, data: Iterator[Any], number: int) -> dict[str, Any]:
+        """Takes up to `number` batches through one plan."""
+        if self._ended is None:
+            self._ended = TrainedBatches(self._model, pipeline, training=self._training)
+        batches = (pipeline.batch(*flat_data(one), training=self._training) for one in data)
+        pipeline.walk(batches, self._ended, num_batches=number, with_backward=self._training)
+        return self._logs(pipeline, *self._ended.take())
 
-    def _logs(
-        self, pipeline: PipelinedModel, own: dict[str, Any], sums: dict[int, ChunkSums], batch: Batch
-    ) -> dict[str, Any]:
-        """The results of metrics, which the last stage knows, with the loss, of which each stage knows its share."""
+    def _logs(self, pipeline: PipelinedModel, losses: list[tuple[float, int]], own: dict[str, Any]) -> dict[str, Any]:
+        """The results of metrics, which the last stage knows, with the losses, of which each stage knows its shares."""
         tracker = self._model._loss_tracker
-        loss = sum(float(share) for one in sums.values() for share in one.losses)
         flat = [np.asarray(leaf) for leaf in tf.nest.flatten(own)]
-        numbers = np.concatenate([[loss], *[leaf.reshape(-1).astype(np.float64) for leaf in flat]])
+        results = np.concatenate([np.zeros(0), *[leaf.reshape(-1).astype(np.float64) for leaf in flat]])
         if not pipeline.has_outputs or self._model.distribute_strategy.replica != 0:
-            numbers[1:] = 0.0  # the others' replicas have the same
+            results[:] = 0.0  # the others' replicas have the same
         flags = self._model.distribute_strategy.world.flags
-        total, raised, *results = pipeline.summed([numbers[0], flags.own, *numbers[1:]])
+        raised, *numbers = pipeline.summed([flags.own, *(loss for loss, _ in losses), *results])
         flags.receive(int(raised))
+        totals, numbers = numbers[: len(losses)], numbers[len(losses) :]
         at, leaves = 0, []
         for leaf in flat:
-            leaves.append(np.array(results[at : at + leaf.size]).reshape(leaf.shape).astype(leaf.dtype)[()])
+            leaves.append(np.array(numbers[at : at + leaf.size]).reshape(leaf.shape).astype(leaf.dtype)[()])
             at += leaf.size
         logs: dict[str, Any] = tf.nest.pack_sequence_as(own, leaves)
         if tracker is not None:
             if self._tracked is None:
                 self._tracked = _tracking_function(tracker)
-            [logs[tracker.name]] = self._tracked(tf.constant(total, tracker.dtype), tf.constant(batch.num_rows))
+            for total, (_, num_rows) in zip(totals, losses, strict=True):
+                [logs[tracker.name]] = self._tracked(tf.constant(total, tracker.dtype), tf.constant(num_rows))
         return logs
+
+
+def _tracking_function(tracker: Any) -> DirectFunction:
+    """From the loss of a batch and its rows to the mean loss so far."""
+
+    def track(total: Any, rows: Any) -> Any:
+        tracker.update_state(total, sample_weight=rows)
+        return tracker.result()
+
+    return traced(lambda given: track(*given), [tf.TensorSpec([], tracker.dtype), tf.TensorSpec([], tf.int32)])
+
+
+def _until_the_end(iterator: Any) -> Iterator[Any]:
+    """What is left of the data."""
+    while True:
+        try:
+            data = next(iterator)
+        except (StopIteration, tf.errors.OutOfRangeError):
+            return
+        yield data
 
 
 class PipelinedPrediction:
@@ -114,13 +128,25 @@ class PipelinedPrediction:
         x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
         leaves, specs = flat_data((x,))
         pipeline = pipelined(self._model, int(leaves[0].shape[0]))
-        functions = pipeline.functions(specs, training=False, losses=False)
-        sums, _ = pipeline.walk(functions, leaves, with_backward=False)
-        made = []
-        if pipeline.has_outputs:
-            by_micro_batch = sums[max(sums)].predictions
-            made = [tf.concat(parts, 0) for parts in zip(*by_micro_batch, strict=True)]
+        batch = pipeline.batch(leaves, specs, training=False, losses=False)
+        ended = _PredictedBatch()
+        pipeline.walk(iter([batch]), ended, with_backward=False)
+        made = [tf.concat(parts, 0) for parts in zip(*ended.outputs, strict=True)]
         return pipeline.packed([tf.constant(array) for array in pipeline.shown(made)])
+
+
+class _PredictedBatch:
+    """A batch of which the last stage has the model's outputs, by micro-batch."""
+
+    def __init__(self) -> None:
+        self.outputs: list[list[Any]] = []
+
+    def end_forward(self, batch: WalkedBatch) -> None:
+        """See `BatchEnds`."""
+        self.outputs = next(reversed(batch.sums.values())).predictions
+
+    def end_backward(self, batch: WalkedBatch) -> None:
+        """Never."""
 
 
 def flat_data(data: Any) -> tuple[list[Any], Any]:
@@ -131,80 +157,3 @@ def flat_data(data: Any) -> tuple[list[Any], Any]:
     data = tf.nest.map_structure(tf.convert_to_tensor, given)
     specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), data)
     return tf.nest.flatten(data), specs
-
-
-def _left(sums: dict[int, ChunkSums], functions: dict[int, ChunkFunctions]) -> list[Any]:
-    """What micro-batches have left, of all chunks, besides sums of gradients: states, then slices of gradients."""
-    states = [state for number in functions for state in sums[number].states]
-    slices = [one for number, function in functions.items() for one in _slices(sums[number], function.trace.alike)]
-    return [*states, *slices]
-
-
-def _slices(sums: ChunkSums, alike: list[bool]) -> Iterator[Any]:
-    """(values, indices) of what is looked up, flat: one micro-batch after the other; if all look alike, the sum."""
-    for values, indices, are_alike in zip(sums.slices[::2], sums.slices[1::2], alike, strict=True):
-        yield tf.add_n(values) if are_alike else tf.concat(values, 0)
-        yield indices[0] if are_alike else tf.concat(indices, 0)
-
-
-def _tracking_function(tracker: Any) -> DirectFunction:
-    """From the loss of a batch and its rows to the mean loss so far."""
-
-    def track(total: Any, rows: Any) -> Any:
-        tracker.update_state(total, sample_weight=rows)
-        return tracker.result()
-
-    return traced(lambda given: track(*given), [tf.TensorSpec([], tracker.dtype), tf.TensorSpec([], tf.int32)])
-
-
-def _finish_function(
-    model: Any, pipeline: PipelinedModel, functions: dict[int, ChunkFunctions], *, training: bool
-) -> DirectFunction:
-    """A function that assigns the states, updates the weights, and returns the results of the metrics."""
-    traces = [one.trace for one in functions.values()]
-    assigned = [variable for one in traces for variable in one.assigned]
-    summed = [variable for one in traces for variable in one.summed]
-    looked_up = [variable for one in traces for variable in one.looked_up]
-    tracker = model._loss_tracker
-    strategy = model.distribute_strategy
-    over_replicas = graph_collectives_of(strategy.world, strategy.stage_group)
-    replicas = ReplicaSums(over_replicas, strategy.replica, strategy.replicas)
-
-    def update(gradients: list[Any], slices: list[Any]) -> None:
-        found = {id(variable): gradient for variable, gradient in zip(summed, gradients, strict=True)}
-        for variable, values, indices in zip(looked_up, slices[::2], slices[1::2], strict=True):
-            found[id(variable)] = tf.IndexedSlices(values, indices, tf.constant(list(variable.shape), tf.int64))
-        if found:
-            with one_weight_after_the_other(model.optimizer):
-                model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
-        else:
-            _refuse_if_asked(model, pipeline)
-            model.optimizer._iterations.assign_add(1)  # `iterations` may be computed: of accumulated gradients
-
-    def finish(states: list[Any], slices: list[Any]) -> Any:
-        gradients = pipeline.gradient_sums.read(summed)
-        states, gradients, slices = replicas.combined(traces, states, gradients, slices)
-        for variable, state in zip(assigned, states, strict=True):
-            variable.assign(state)
-        if training:
-            with of_all_stages(graph_collectives_of(strategy.world, strategy.pipeline)):
-                strategy.extended.call_for_each_replica(update, args=(gradients, slices))
-            pipeline.gradient_sums.release(summed)
-        with read_as_they_are():
-            results = model.get_metrics_result()
-        if tracker is not None:
-            results.pop(tracker.name, None)
-        return results
-
-    states = [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
-    parts = [part for one in traces for pair in one.slices for part in pair]
-    return traced(finish, states, [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in parts])
-
-
-def _refuse_if_asked(model: Any, pipeline: PipelinedModel) -> None:
-    if asks_other_stages(model.optimizer):
-        names = ", ".join(layer.name for number in pipeline.own for layer in pipeline.chunks.chunks[number].layers)
-        raise ConfigurationError(
-            f"The stage with {names} has no weights to train, but the optimizer decides over the gradients of all "
-            "stages (global_clipnorm, or a loss scale): give this stage a layer that is trained. [pipeline]"
-        )

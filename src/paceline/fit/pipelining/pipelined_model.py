@@ -1,6 +1,6 @@
 """A model in a pipeline, on one rank: its chunks, the functions of its own ones, the walk, the optimizer's update."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,8 @@ from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
 from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
-from paceline.fit.pipelining.stage_walk import Batch, ChunkSums, StageWalk
+from paceline.fit.pipelining.stage_walk import BatchEnds, StageWalk
+from paceline.fit.pipelining.walked_batches import Batch
 from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Send
 from paceline.plan.planning import make_plan
 from paceline.strategy.pipeline import PipelineStrategy
@@ -58,10 +59,10 @@ class PipelinedModel:
     def __init__(self, model: Any, strategy: PipelineStrategy, batch_rows: int | None) -> None:
         self._model, self._strategy = model, strategy
         division = division_of(model, strategy, batch_rows)
-        self._schedule = division.schedule
+        self.schedule = division.schedule
         self.chunks = cut(model, division.layers, division.cuts)
         self.edges = tuple(self.chunks.edges)
-        self.stage_of = self._schedule.places(strategy.stages)
+        self.stage_of = self.schedule.places(strategy.stages)
         self.own = [number for number, stage in enumerate(self.stage_of) if stage == strategy.stage]
         for chunk, stage in zip(self.chunks.chunks, self.stage_of, strict=True):
             if stage == strategy.stage:
@@ -74,7 +75,7 @@ class PipelinedModel:
         """The variables of this stage that are trained, in the model's order."""
         self.gradient_sums = GradientSums()
         self._messages = StageMessages(strategy.pipeline)
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, Plan] = {}  # by the number of batches
         self._functions: dict[Hashable, dict[int, ChunkFunctions]] = {}
 
     def compiled_anew(self) -> None:
@@ -100,10 +101,13 @@ class PipelinedModel:
         key = (training, losses, str(specs))
         if key not in self._functions:
             refused, made = "", {}
+            versioned = training and not self.schedule.is_synchronous
             try:
                 for number in self.own:
                     chunk = self.chunks.chunks[number]
-                    made[number] = ChunkFunctions(trace(self._model, chunk, specs, training=training, losses=losses))
+                    made[number] = ChunkFunctions(
+                        trace(self._model, chunk, specs, training=training, losses=losses, versioned=versioned)
+                    )
             except ConfigurationError as error:
                 refused = str(error).removesuffix(" [pipeline]")
             for text in self._strategy.fit_group.all_gather(np.frombuffer(refused.encode(), np.uint8)):
@@ -112,39 +116,45 @@ class PipelinedModel:
             self._functions[key] = made
         return self._functions[key]
 
-    def walk(
-        self, functions: dict[int, ChunkFunctions], leaves: list[Any], *, with_backward: bool
-    ) -> tuple[dict[int, ChunkSums], Batch]:
-        """Takes a batch through this stage. Collective over the stages.
+    def batch(self, leaves: list[Any], specs: Any, *, training: bool, losses: bool = True) -> Batch:
+        """A batch of data, whole on every rank.
 
         Args:
-            functions: See `functions`.
-            leaves: Of the data, whole on every rank.
-            with_backward: Whether gradients are computed.
+            leaves: Of the data.
+            specs: Their structure; see `functions` for the others.
+            training: Whether it is trained.
+            losses: Whether losses and metrics are wanted.
         """
-        strategy = self._strategy
-        num_rows = int(leaves[0].shape[0])
+        strategy, num_rows = self._strategy, int(leaves[0].shape[0])
         bounds = rows_of_micro_batches(num_rows, strategy.micro_batches, strategy.replica, strategy.replicas)
-        batch = Batch(leaves, bounds)
-        plan = self.plan(len(batch.bounds))
-        actions = plan.actions[strategy.stage]
-        walk = StageWalk(plan, strategy.stage, self.chunks, functions, self._messages, self.gradient_sums, batch)
-        sums = walk.run(actions if with_backward else [action for action in actions if _is_forward(action)])
-        self._messages.flush()
-        return sums, batch
+        return Batch(leaves, bounds, self.functions(specs, training=training, losses=losses))
 
-    def plan(self, micro_batches: int) -> Plan:
-        """The plan for batches of so many micro-batches."""
-        if micro_batches not in self._plans:
+    def walk(self, batches: Iterator[Batch], ends: BatchEnds, *, with_backward: bool, num_batches: int = 1) -> None:
+        """Takes batches through this stage. Collective over the stages.
+
+        Args:
+            batches: At least one.
+            ends: Is told when the stage is done with each.
+            with_backward: Whether gradients are computed.
+            num_batches: The most that there may be.
+        """
+        plan, stage = self._plan(num_batches), self._strategy.stage
+        actions = plan.actions[stage]
+        walk = StageWalk(plan, stage, self.chunks, batches, self._messages, self.gradient_sums, self.trained, ends)
+        walk.run(actions if with_backward else [action for action in actions if _is_forward(action)])
+
+    def _plan(self, num_batches: int) -> Plan:
+        if num_batches not in self._plans:
             strategy = self._strategy
-            self._plans[micro_batches] = make_plan(
-                self._schedule,
+            self._plans[num_batches] = make_plan(
+                self.schedule,
                 strategy.stages,
-                micro_batches,
+                strategy.micro_batches,
+                batches=num_batches,
                 edges=self.edges or None,
                 recompute=strategy.recompute,
             )
-        return self._plans[micro_batches]
+        return self._plans[num_batches]
 
     def summed(self, numbers: list[float]) -> list[float]:
         """Each number, added up over all ranks. Collective."""

@@ -36,13 +36,13 @@ class ReplicaSums:
 
         Args:
             traces: Of the chunks of this stage.
-            states: New values of all that the traces say is assigned.
-            gradients: Dense ones.
-            slices: (values, indices) of the others, flat.
+            states: New values of all that the traces say is assigned; none: they are not combined.
+            gradients: Dense ones; or none.
+            slices: (values, indices) of the others, flat; or none.
         """
         if self._replicas == 1:
             return states, gradients, slices
-        assigned = [variable for trace in traces for variable in trace.assigned]
+        assigned = [variable for trace in traces for variable in trace.assigned] if states else []
         averaged = {id(variable) for trace in traces for variable in trace.averaged}
         threaded = {id(variable) for trace in traces for variable in trace.threaded}
         shares = [
@@ -60,7 +60,7 @@ class ReplicaSums:
                 total = next(totals)
                 is_added = id(variable) in threaded and _aggregation(variable) in ("sum", "mean")
                 combined.append(_value(variable) + total if is_added else total)
-        alike = [are_alike for trace in traces for are_alike in trace.alike]
+        alike = [are_alike for trace in traces for are_alike in trace.alike] if slices else []
         of_rows: list[Any] = []
         for values, indices, are_alike in zip(slices[::2], slices[1::2], alike, strict=True):
             if are_alike:

@@ -1,84 +1,48 @@
-"""Walks the plan of one stage: computes, sends, receives, and adds up what a batch leaves behind.
+"""Walks the plan of one stage: computes, sends, receives, and updates.
 
     plan.actions[stage]:  Receive ─► Compute ─► Send ─► Receive ─► Compute ─► …
                             │                              │
                           asked for one computation ahead ─┘
 
-What is handed from one chunk to another one of this stage needs no message.
+What is handed from one chunk to another one of this stage needs no message. A plan is for full batches. If a batch has
+fewer rows than micro-batches, or the data end early, actions are left out, and what is left is in order.
 """
 
-import functools
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-import tensorflow as tf
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Protocol
 
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions, Pass
 from paceline.fit.pipelining.chunk_trace import is_floating
 from paceline.fit.pipelining.chunks import Chunks
 from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.stage_messages import Arrival, StageMessages
-from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send
+from paceline.fit.pipelining.walked_batches import Batch, WalkedBatch
+from paceline.fit.pipelining.weight_versions import WeightVersions
+from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send, Update
 
 
-@dataclass
-class ChunkSums:
-    """What the micro-batches of a batch have left in one chunk.
+class BatchEnds(Protocol):
+    """Who is told what has become of a batch on this stage. All replicas of the stage are told in one order."""
 
-    Args:
-        states: Of `assigned`: after the last micro-batch, or for `averaged` ones the shares so far.
-        sums: Of `summed`, the handles of the variables to which gradients are added.
-        slices: Of `looked_up`, a list with the values of each micro-batch, then one with the indices.
-        losses: The share of the losses of each micro-batch, if there are any.
-        predictions: Of the last chunk: for each micro-batch the model's outputs, if they are wanted.
-    """
+    def end_forward(self, batch: WalkedBatch) -> None:
+        """All micro-batches have had their F; the next batch begins with the states that this leaves."""
 
-    states: list[Any]
-    sums: list[Any]
-    slices: list[list[Any]] = field(default_factory=list)
-    losses: list[Any] = field(default_factory=list)
-    predictions: list[list[Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A global batch.
-
-    Args:
-        leaves: Of (x, y, sample_weight).
-        bounds: (first row, end) of each micro-batch of this replica.
-    """
-
-    leaves: list[Any]
-    bounds: list[tuple[int, int]]
-
-    @property
-    def num_rows(self) -> int:
-        """Of all replicas."""
-        return int(self.leaves[0].shape[0])
-
-    def signature(self, micro_batch: int) -> Hashable:
-        """What the shapes of everything that is made of a micro-batch follow from."""
-        begin, end = self.bounds[micro_batch]
-        return end - begin, self._shapes
-
-    @functools.cached_property
-    def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(tuple(leaf.shape[1:]) for leaf in self.leaves)
+    def end_backward(self, batch: WalkedBatch) -> None:
+        """The gradients are complete: the place of the update."""
 
 
 class StageWalk:
-    """One batch on one stage.
+    """The batches of a plan on one stage; of an asynchronous one, several are under way at a time.
 
     Args:
-        plan: Of as many micro-batches as the batch has.
+        plan: For batches of as many micro-batches as a full one has.
         stage: This rank's.
         chunks: Of the model.
-        functions: By number, of the chunks of this stage.
+        batches: Read when the plan comes to them; maybe fewer than the plan has.
         messages: Of this rank.
         gradient_sums: Of this stage.
-        batch: What to compute.
+        trained: Keras variables of this stage.
+        ends: Is told.
     """
 
     def __init__(
@@ -86,65 +50,101 @@ class StageWalk:
         plan: Plan,
         stage: int,
         chunks: Chunks,
-        functions: Mapping[int, ChunkFunctions],
+        batches: Iterator[Batch],
         messages: StageMessages,
         gradient_sums: GradientSums,
-        batch: Batch,
+        trained: Sequence[Any],
+        ends: BatchEnds,
     ) -> None:
-        self._plan, self._stage, self._chunks = plan, stage, chunks
-        self._functions, self._messages, self._batch = functions, messages, batch
-        self._gradient_sums, self._has_begun = gradient_sums, False
+        self._plan, self._stage, self._chunks, self._batches = plan, stage, chunks, batches
+        self._messages, self._gradient_sums, self._ends = messages, gradient_sums, ends
+        self._has_begun_sums = False
+        self._read: dict[int, Batch] = {}
+        self._num_read = 0
+        self._walked: dict[int, WalkedBatch] = {}
         self._passes: dict[tuple[int, int], Pass] = {}
         self._recomputed: set[tuple[int, int]] = set()
         self._arrivals: dict[Message, Arrival] = {}
         self._handed: dict[Message, list[Any]] = {}
-        self._beginnings = {number: _states(one) for number, one in functions.items()}
-        self.sums = {
-            number: ChunkSums(
-                [
-                    tf.zeros_like(value) if any(variable is one for one in function.trace.averaged) else value
-                    for variable, value in zip(function.trace.assigned, self._beginnings[number], strict=True)
-                ],
-                gradient_sums.handles(function.trace.summed),
-                [[] for _ in range(2 * len(function.trace.looked_up))],
-            )
-            for number, function in functions.items()
-        }
-        self._totals = {number: self._totals_of(function) for number, function in functions.items()}
+        self.versions = WeightVersions(trained, plan.last_uses(stage))
 
-    def run(self, actions: Sequence[Action]) -> dict[int, ChunkSums]:
-        """Does what `actions`, all or some of the plan's, say; by chunk, what they leave."""
+    def run(self, actions: Sequence[Action]) -> None:
+        """Does what `actions`, all or some of the plan's, say."""
         self._recomputed = {
             (action.chunk, action.micro_batch)
             for action in actions
             if isinstance(action, Compute) and action.operation is Operation.RECOMPUTE
         }
         ahead = 0
+        last_forwards = {
+            action.micro_batch // self._plan.micro_batches: at
+            for at, action in enumerate(actions)
+            if isinstance(action, Compute) and action.operation is Operation.FORWARD
+        }
+        forward_ends = {at: batch for batch, at in last_forwards.items()}
+        ended: int | None = None  # told when what was computed has been sent
         for at, action in enumerate(actions):
-            match action:
-                case Receive(message):
-                    ahead = max(ahead, at)
-                    self._ask(action)
-                    self._begin_sums()  # the stage would be idle
-                    self._handed[message] = self._wait(message)
-                case Compute(operation, chunk, number):
-                    ahead = self._ask_ahead(actions, max(ahead, at + 1))
-                    self._compute(operation, chunk, number)
-                case Send(message, peer, tag):
-                    self._send(message, peer, tag)
-        return self.sums
+            if ended is not None and not isinstance(action, Send):
+                self._end_forward(ended)
+                ended = None
+            if not self._is_left_out(action):
+                match action:
+                    case Receive(message):
+                        ahead = max(ahead, at)
+                        self._ask(action)
+                        self._begin_sums()  # the stage would be idle
+                        self._handed[message] = self._wait(message)
+                    case Compute():
+                        ahead = self._ask_ahead(actions, max(ahead, at + 1))
+                        self._compute(action)
+                    case Send(message, peer, tag):
+                        self._send(message, peer, tag)
+                    case Update():
+                        self._update(action, at, is_last=at == len(actions) - 1)
+            ended = forward_ends.get(at, ended)
+        if ended is not None:
+            self._end_forward(ended)
+        self._messages.flush()
+
+    def _is_left_out(self, action: Action) -> bool:
+        """Whether there is no such batch, or micro-batch of it."""
+        batch, index = self._batch_of(_micro_batch(action, self._plan))
+        return batch is None or index >= len(batch.bounds)
+
+    def _batch_of(self, micro_batch: int) -> tuple[Batch | None, int]:
+        """The batch of a micro-batch, None behind the end of the data; its number in the batch."""
+        number, index = divmod(micro_batch, self._plan.micro_batches)
+        while self._num_read <= number and (batch := next(self._batches, None)) is not None:
+            self._read[self._num_read] = batch
+            self._num_read += 1
+        return self._read.get(number), index
+
+    def _end_forward(self, number: int) -> None:
+        if number in self._walked:
+            self._ends.end_forward(self._walked[number])
+
+    def _update(self, update: Update, at: int, *, is_last: bool) -> None:
+        if is_last:
+            self._messages.flush()  # nobody need wait for this stage's update
+        self.versions.make_next(at)
+        number = update.version - 1
+        self._ends.end_backward(self._walked.pop(number))
+        del self._read[number]
+        self._has_begun_sums = False
 
     def _begin_sums(self) -> None:
-        if not self._has_begun:
-            self._gradient_sums.begin([weight for one in self._functions.values() for weight in one.trace.summed])
-            self._has_begun = True
+        """Those of the batch whose backward is next."""
+        if not self._has_begun_sums:
+            functions = next(iter(self._read.values())).functions
+            self._gradient_sums.begin([weight for one in functions.values() for weight in one.trace.summed])
+            self._has_begun_sums = True
 
     def _send(self, message: Message, peer: int, tag: int) -> None:
         tensors = self._handed.pop(message)
         if message.is_gradient:
             self._messages.send(tensors, peer, tag)
             return
-        signature = self._batch.signature(message.micro_batch)
+        signature = self._signature(message)
         self._messages.send(tensors, peer, tag, signature)
         shapes = [tuple(tensor.shape) for tensor in tensors if is_floating(tensor)]
         gradients = self._plan.shape.tag(message.source, message.target, True)
@@ -153,10 +153,11 @@ class StageWalk:
     def _ask_ahead(self, actions: Sequence[Action], at: int) -> int:
         """Asks for what the next computation reads; it arrives while this one computes."""
         for index in range(at, len(actions)):
-            if isinstance(action := actions[index], Receive):
+            action = actions[index]
+            if isinstance(action, (Receive, Compute)) and not self._is_left_out(action):
+                if isinstance(action, Compute):
+                    return index
                 self._ask(action)
-            elif isinstance(action, Compute):
-                return index
         return len(actions)
 
     def _ask(self, action: Receive) -> None:
@@ -164,7 +165,7 @@ class StageWalk:
         if message in self._arrivals:
             return
         tensors = self._chunks.edges[message.source, message.target]
-        signature: Hashable = self._batch.signature(message.micro_batch)
+        signature = self._signature(message)
         if message.is_gradient:
             tensors, signature = tuple(filter(is_floating, tensors)), _of_gradients(signature)
         arrival = self._messages.receive(tensors, action.peer, action.tag, signature)
@@ -174,79 +175,68 @@ class StageWalk:
     def _wait(self, message: Message) -> list[Any]:
         return self._arrivals.pop(message).wait()
 
-    def _compute(self, operation: Operation, chunk: int, number: int) -> None:
-        match operation:
-            case Operation.FORWARD:
-                self._forward(chunk, number)
-            case Operation.RECOMPUTE:
-                self._functions[chunk].recompute(self._passes[chunk, number])
-            case _:
-                self._backward(operation, chunk, number)
+    def _signature(self, message: Message) -> Hashable:
+        batch, index = self._batch_of(message.micro_batch)
+        assert batch is not None
+        return batch.signature(index)
 
-    def _forward(self, chunk: int, number: int) -> None:
-        functions, left = self._functions[chunk], self.sums[chunk]
+    def _compute(self, one: Compute) -> None:
+        match one.operation:
+            case Operation.FORWARD:
+                self._forward(one)
+            case Operation.RECOMPUTE:
+                _, functions, _ = self._functions_of(one)
+                functions.recompute(self._passes[one.chunk, one.micro_batch])
+            case _:
+                self._backward(one)
+
+    def _functions_of(self, one: Compute) -> tuple[WalkedBatch, ChunkFunctions, int]:
+        """Its batch, the functions of its chunk for this batch, and the micro-batch's number in it."""
+        number, index = divmod(one.micro_batch, self._plan.micro_batches)
+        if number not in self._walked:
+            self._walked[number] = WalkedBatch(self._read[number], self._gradient_sums)
+        return self._walked[number], self._read[number].functions[one.chunk], index
+
+    def _forward(self, one: Compute) -> None:
+        chunk, number = one.chunk, one.micro_batch
+        walked, functions, index = self._functions_of(one)
         trace = functions.trace
-        one = self._passes[chunk, number] = self._with_data(functions, *self._batch.bounds[number])
-        one.feed(trace.received, self._collected(chunk, number))
-        one.feed(trace.totals, self._totals[chunk])
-        one.feed(trace.states, self._states_before(chunk))
+        passing = self._passes[chunk, number] = walked.begun(chunk, index)
+        passing.feed(trace.received, self._collected(chunk, number))
+        if trace.versioned:
+            passing.feed(trace.weights, self.versions.values(one.version, trace.versioned))
         is_recomputed = (chunk, number) in self._recomputed
-        handed_on, predictions, states, loss = functions.forward(one, is_recomputed=is_recomputed)
+        handed_on, predictions, states, loss = functions.forward(passing, is_recomputed=is_recomputed)
         if not functions.is_training:
             del self._passes[chunk, number]
-        for at, (variable, state) in enumerate(zip(trace.assigned, states, strict=True)):
-            is_share = any(variable is averaged for averaged in trace.averaged)
-            left.states[at] = left.states[at] + state if is_share else state
-        if loss is not None:
-            left.losses.append(loss)  # an addition here would cost each micro-batch some 80 microseconds
-        left.predictions.append(predictions)
+        walked.add_forward(chunk, predictions, states, loss)
         made = dict(zip(map(id, self._chunks.chunks[chunk].handed_on), handed_on, strict=True))
         for (source, target), tensors in self._chunks.edges.items():
             if source == chunk:
                 self._handed[Message(chunk, target, number, False)] = [made[id(tensor)] for tensor in tensors]
 
-    def _backward(self, operation: Operation, chunk: int, number: int) -> None:
-        functions, left = self._functions[chunk], self.sums[chunk]
-        one = self._passes[chunk, number]
+    def _backward(self, one: Compute) -> None:
+        chunk, number, operation = one.chunk, one.micro_batch, one.operation
+        walked, functions, _ = self._functions_of(one)
+        passing = self._passes[chunk, number]
         received: list[Any] = []
         if operation.gives_input_gradients:
-            one.feed(functions.trace.given, self._given(chunk, number))
+            passing.feed(functions.trace.given, self._given(chunk, number))
         if operation.gives_weight_gradients:
             self._begin_sums()
-            one.feed(functions.trace.sums, left.sums)
+            passing.feed(functions.trace.sums, walked.sums[chunk].sums)
         match operation:
             case Operation.BACKWARD:
-                received, slices = functions.backward(one)
+                received, slices = functions.backward(passing)
             case Operation.BACKWARD_INPUTS:
-                received, slices = functions.backward_inputs(one), []
+                received, slices = functions.backward_inputs(passing), []
             case _:
-                slices = functions.backward_weights(one)
-        for at, value in enumerate(slices):
-            left.slices[at].append(value)
+                slices = functions.backward_weights(passing)
+        walked.add_slices(chunk, slices)
         if operation.gives_weight_gradients:
             del self._passes[chunk, number]
         if operation.gives_input_gradients:
             self._hand_back(chunk, number, received)
-
-    def _with_data(self, functions: ChunkFunctions, begin: int, end: int) -> Pass:
-        one, trace = Pass(), functions.trace
-        one.feed(trace.rows, [tf.constant(end - begin, tf.int32), *_int64(begin, self._batch.num_rows)])
-        for at in functions.read_data:
-            one.feed([trace.data[at]], [self._batch.leaves[at]])
-        return one
-
-    def _states_before(self, chunk: int) -> list[Any]:
-        trace = self._functions[chunk].trace
-        return [
-            now if any(variable is threaded for threaded in trace.threaded) else begun
-            for variable, begun, now in zip(
-                trace.assigned, self._beginnings[chunk], self.sums[chunk].states, strict=True
-            )
-        ]
-
-    def _totals_of(self, functions: ChunkFunctions) -> list[Any]:
-        """The denominators of the batch, which follow from the data: no replica need ask another one."""
-        return functions.totals(self._with_data(functions, 0, self._batch.num_rows)) if functions.trace.totals else []
 
     def _collected(self, chunk: int, number: int) -> list[Any]:
         """What the chunk receives, from messages and from chunks of this stage, in its order."""
@@ -280,9 +270,12 @@ def _of_gradients(signature: Hashable) -> Hashable:
     return "gradients", signature
 
 
-def _states(functions: ChunkFunctions) -> list[Any]:
-    return [tf.convert_to_tensor(variable._value) for variable in functions.trace.assigned]
-
-
-def _int64(*values: int) -> list[Any]:
-    return [tf.constant(value, tf.int64) for value in values]
+def _micro_batch(action: Action, plan: Plan) -> int:
+    """Which one an action is for; of an update, the first of its batch."""
+    match action:
+        case Compute():
+            return action.micro_batch
+        case Update(version):
+            return (version - 1) * plan.micro_batches
+        case _:
+            return action.message.micro_batch

@@ -1,0 +1,121 @@
+"""What a stage does when it is done with a batch: states, gradients, update, and what there is to tell.
+
+synchronous      F F B B   states and gradients over the replicas, update          one function
+asynchronous     F F       states: the next batch begins with them      ─┐
+                 B B       gradients, update: other batches are under way┴─        two functions
+evaluated        F F       states, which are the metrics'
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.errors import ConfigurationError
+from paceline.fit.metrics import read_as_they_are
+from paceline.fit.pipelining.chunk_trace import ChunkTrace
+from paceline.fit.pipelining.direct_calls import DirectFunction, traced
+from paceline.fit.pipelining.pipelined_model import PipelinedModel
+from paceline.fit.pipelining.replica_sums import ReplicaSums
+from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages, one_weight_after_the_other
+from paceline.fit.pipelining.walked_batches import WalkedBatch
+from paceline.strategy.bridged_collectives import graph_collectives_of
+
+
+class TrainedBatches:
+    """Ends batches that are trained or evaluated, and knows what they have left.
+
+    Args:
+        model: Compiled.
+        pipeline: Its.
+        training: Whether it is trained.
+    """
+
+    def __init__(self, model: Any, pipeline: PipelinedModel, *, training: bool) -> None:
+        self._model, self._pipeline, self._training = model, pipeline, training
+        self._assigns_early = not training or not pipeline.schedule.is_synchronous
+        self._functions: dict[bool, DirectFunction] = {}
+        self._losses: list[tuple[list[Any], int]] = []
+        self._results: Any = None
+
+    def take(self) -> tuple[list[tuple[float, int]], Any]:
+        """Of each batch since the last call this stage's share of the loss, and the rows; the metrics' results."""
+        losses, self._losses = self._losses, []
+        return [(sum(map(float, shares)), num_rows) for shares, num_rows in losses], self._results
+
+    def end_forward(self, batch: WalkedBatch) -> None:
+        """See `BatchEnds`."""
+        self._losses.append(([loss for one in batch.sums.values() for loss in one.losses], batch.batch.num_rows))
+        if self._assigns_early:
+            self._finish(batch, assigns=True, updates=False)
+
+    def end_backward(self, batch: WalkedBatch) -> None:
+        """See `BatchEnds`."""
+        self._finish(batch, assigns=not self._assigns_early, updates=True)
+
+    def _finish(self, batch: WalkedBatch, *, assigns: bool, updates: bool) -> None:
+        functions = batch.batch.functions
+        if updates not in self._functions:
+            traces = [one.trace for one in functions.values()]
+            self._functions[updates] = _finish_function(
+                self._model, self._pipeline, traces, assigns=assigns, updates=updates
+            )
+        states = [state for number in functions for state in batch.sums[number].states] if assigns else []
+        slices = [one for number in functions for one in batch.slices(number)] if updates else []
+        finish = self._functions[updates]
+        results = finish(*states, *slices)
+        if assigns:
+            self._results = finish.packed(results)
+
+
+def _finish_function(
+    model: Any, pipeline: PipelinedModel, traces: Sequence[ChunkTrace], *, assigns: bool, updates: bool
+) -> DirectFunction:
+    """A function that assigns the states, updates the weights, and returns the results of the metrics."""
+    updating = traces if updates else []
+    assigned = [variable for one in traces for variable in one.assigned] if assigns else []
+    summed = [variable for one in updating for variable in one.summed]
+    looked_up = [variable for one in updating for variable in one.looked_up]
+    tracker = model._loss_tracker
+    strategy = model.distribute_strategy
+    over_replicas = graph_collectives_of(strategy.world, strategy.stage_group)
+    replicas = ReplicaSums(over_replicas, strategy.replica, strategy.replicas)
+
+    def update(gradients: list[Any], slices: list[Any]) -> None:
+        found = {id(variable): gradient for variable, gradient in zip(summed, gradients, strict=True)}
+        for variable, values, indices in zip(looked_up, slices[::2], slices[1::2], strict=True):
+            found[id(variable)] = tf.IndexedSlices(values, indices, tf.constant(list(variable.shape), tf.int64))
+        if found:
+            with one_weight_after_the_other(model.optimizer):
+                model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
+        else:
+            _refuse_if_asked(model, pipeline)
+            model.optimizer._iterations.assign_add(1)  # `iterations` may be computed: of accumulated gradients
+
+    def finish(states: list[Any], slices: list[Any]) -> Any:
+        gradients = pipeline.gradient_sums.read(summed)
+        states, gradients, slices = replicas.combined(traces, states, gradients, slices)
+        for variable, state in zip(assigned, states, strict=True):
+            variable.assign(state)
+        if updates:
+            with of_all_stages(graph_collectives_of(strategy.world, strategy.pipeline)):
+                strategy.extended.call_for_each_replica(update, args=(gradients, slices))
+            pipeline.gradient_sums.release(summed)
+        with read_as_they_are():
+            results = model.get_metrics_result() if assigns else {}
+        if tracker is not None:
+            results.pop(tracker.name, None)
+        return results
+
+    states = [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
+    parts = [part for one in updating for pair in one.slices for part in pair]
+    return traced(finish, states, [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in parts])
+
+
+def _refuse_if_asked(model: Any, pipeline: PipelinedModel) -> None:
+    if asks_other_stages(model.optimizer):
+        names = ", ".join(layer.name for number in pipeline.own for layer in pipeline.chunks.chunks[number].layers)
+        raise ConfigurationError(
+            f"The stage with {names} has no weights to train, but the optimizer decides over the gradients of all "
+            "stages (global_clipnorm, or a loss scale): give this stage a layer that is trained. [pipeline]"
+        )
