@@ -11,6 +11,7 @@ the same logs on every rank
 """
 
 import itertools
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from paceline.fit.pipelining.batch_ends import TrainedBatches
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
 from paceline.fit.pipelining.walked_batches import WalkedBatch
+
+_LOGGER = logging.getLogger("paceline")
 
 
 class PipelinedFunction:
@@ -59,6 +62,7 @@ class PipelinedFunction:
         """Takes up to `number` batches through one plan."""
         if self._ended is None:
             self._ended = TrainedBatches(self._model, pipeline, training=self._training)
+            _warn_of_pauses(self._model, pipeline, training=self._training)
         batches = (pipeline.batch(*flat_data(one), training=self._training) for one in data)
         pipeline.walk(batches, self._ended, num_batches=number, with_backward=self._training)
         return self._logs(pipeline, *self._ended.take())
@@ -95,6 +99,18 @@ def _tracking_function(tracker: Any) -> DirectFunction:
         return tracker.result()
 
     return traced(lambda given: track(*given), [tf.TensorSpec([], tracker.dtype), tf.TensorSpec([], tf.int32)])
+
+
+def _warn_of_pauses(model: Any, pipeline: PipelinedModel, *, training: bool) -> None:
+    strategy, schedule = model.distribute_strategy, pipeline.schedule
+    waits = training and not schedule.is_synchronous and strategy.stages > 1 and model.steps_per_execution == 1
+    if waits and strategy.world.is_chief:
+        _LOGGER.warning(
+            "stages under %r do not wait for each other between the batches of an execution, but compile() has "
+            "steps_per_execution=1: they wait after each batch, and gain nothing over '1f1b'. Compile with "
+            "steps_per_execution=16 or more. [pipeline]",
+            schedule.name,
+        )
 
 
 def _until_the_end(iterator: Any) -> Iterator[Any]:
