@@ -1,7 +1,9 @@
 """``pipeline_steps.py STAGES CASE:SCHEDULE:MICRO_BATCHES[:OPTION]...``: what steps take, and of what.
 
 The schedule `plain` is plain Keras's `fit` on the same batches, in one process. Options: `auto` (balance="auto"),
-`recompute`. Rank 0 writes JSON to BENCH_RESULT: for each rank, for each variant, a list of rounds; see `measured`.
+`recompute`, a number (steps_per_execution).
+
+Rank 0 writes JSON to BENCH_RESULT: for each rank, for each variant, a list of rounds; see `measured`.
 """
 
 import contextlib
@@ -17,7 +19,7 @@ import keras
 from models import CASES
 
 import paceline
-from paceline.fit.pipelining import pipelined_functions
+from paceline.fit.pipelining import batch_ends
 from paceline.fit.pipelining.stage_walk import StageWalk
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
@@ -51,8 +53,8 @@ class CountedUpdate:
         return self._call(*tensors)
 
 
-make_finish = pipelined_functions._finish_function
-pipelined_functions._finish_function = lambda *args, **kwargs: CountedUpdate(make_finish(*args, **kwargs))
+make_finish = batch_ends._finish_function
+batch_ends._finish_function = lambda *args, **kwargs: CountedUpdate(make_finish(*args, **kwargs))
 StageWalk._compute = counted(StageWalk._compute, "operations")  # type: ignore[method-assign]  # waiting is outside
 
 
@@ -72,6 +74,11 @@ class Steps(keras.callbacks.Callback):
         Work.operations = Work.update = 0.0
 
 
+def steps_together(variant: str) -> int:
+    """Of an execution."""
+    return next((int(option) for option in variant.split(":")[3:] if option.isdigit()), 1)
+
+
 def model_of(variant: str, stages: int) -> keras.Model:
     name, schedule, number, *given = variant.split(":")
     keras.utils.set_random_seed(0)
@@ -84,18 +91,20 @@ def model_of(variant: str, stages: int) -> keras.Model:
         scope = strategy.scope()
     with scope:
         model = CASES[name].build()
-        model.compile(keras.optimizers.SGD(0.001), CASES[name].loss)
+        together = steps_together(variant)
+        model.compile(keras.optimizers.SGD(0.001), CASES[name].loss, steps_per_execution=together)
     return model
 
 
 def measured(variant: str, model: keras.Model, num_steps: int) -> list[float]:
     """The medians of seconds of a step, of the operations in it, and of the update."""
     name, _, number, *_ = variant.split(":")
-    rows = CASES[name].rows * int(number)
-    x, y = CASES[name].data(rows * (num_steps + WARM_UP))
+    rows, together = CASES[name].rows * int(number), steps_together(variant)
+    num_executions = -(-num_steps // together)
+    x, y = CASES[name].data(rows * together * (num_executions + WARM_UP))
     steps = Steps()
     model.fit(x, y, batch_size=rows, shuffle=False, verbose=0, callbacks=[steps])
-    return [statistics.median(column) for column in zip(*steps.rows[WARM_UP - 1 :], strict=True)]
+    return [statistics.median(column) / together for column in zip(*steps.rows[WARM_UP - 1 :], strict=True)]
 
 
 def written(found: Any) -> None:
