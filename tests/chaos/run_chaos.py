@@ -22,9 +22,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness import Lab, Verdict, environment_text, last_lines
-from schedules import ACTIONS, PHASES, matrix, random_schedules
+from schedules import ACTIONS, PHASES, matrix, of_replicas, random_schedules
 
-JOBS = ("momentum", "adam_schedule", "dropout", "batch_normalization", "early_stopping", "accumulation")
+JOBS = ("momentum", "adam_schedule", "dropout", "batch_normalization", "early_stopping", "accumulation", "pipeline")
 PAGE = Path(__file__).parents[2] / "docs" / "chaos.md"
 BEGIN, END = "<!-- score -->", "<!-- end of score -->"
 NUM_RANDOM = 50
@@ -38,7 +38,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     jobs = tuple(options.jobs.split(",")) if options.jobs else JOBS
     is_all = not options.matrix and options.random is None
-    cases = [*matrix(jobs)] if options.matrix or is_all else []
+    cases = [*matrix(jobs), *(of_replicas() if "pipeline" in jobs else ())] if options.matrix or is_all else []
     cases += (
         random_schedules(jobs, NUM_RANDOM if options.random is None else options.random) if not options.matrix else []
     )

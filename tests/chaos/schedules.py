@@ -68,6 +68,14 @@ def matrix(jobs: Sequence[str]) -> Iterator[Case]:
                 yield Case(f"{action} rank {rank}", job, num_workers, lives_of(cells), cells)
 
 
+def of_replicas() -> Iterator[Case]:
+    """Two stages of two replicas: each rank killed in every phase, and each other action once on another rank."""
+    strikes = [("kill", rank) for rank in range(4)] + [("stop", 1), ("exception", 3), ("term", 2)]
+    for action, rank in strikes:
+        cells = tuple(Cell(action, phase, rank) for phase in PHASES)
+        yield Case(f"pipeline {action} rank {rank}", "pipeline", 4, lives_of(cells), cells)
+
+
 def lives_of(cells: Iterable[Cell]) -> tuple[str, ...]:
     """The runs of the command that `cells` need: a term ends one, and a restart needs a death in front of it."""
     lives: list[list[str]] = [[]]
@@ -117,6 +125,16 @@ _SUBSET = (
     "kill start 0, stop step 0, exception validation 1, stop restart 1, kill snapshot 1, term end 0",
     "stop start 1, exception restart 0, term step 1, kill validation 0, stop snapshot 0, kill end 1",
 )
+
+
+EVERY_RANK = "kill start 0, exception restart 1, kill step 1, kill validation 2, kill snapshot 3, term end 2"
+
+
+def every_rank_of_replicas() -> Case:
+    """One run in which each rank of two stages of two replicas is killed, each at another moment."""
+    words = [cell.split() for cell in EVERY_RANK.split(", ")]
+    cells = tuple(Cell(action, phase, int(rank)) for action, phase, rank in words)
+    return Case("every rank of a pipeline", "pipeline", 4, lives_of(cells), cells)
 
 
 def subset(jobs: Sequence[str]) -> Iterator[Case]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness import Lab, last_lines
-from schedules import ACTIONS, PHASES, Case, subset
+from schedules import ACTIONS, PHASES, Case, every_rank_of_replicas, subset
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
@@ -29,7 +29,7 @@ def test_every_check_meets_each_phase_and_each_action() -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [CASES[0], *(pytest.param(case, marks=pytest.mark.proof) for case in CASES[1:])],
+    [CASES[0], *(pytest.param(case, marks=pytest.mark.proof) for case in [*CASES[1:], every_rank_of_replicas()])],
     ids=lambda case: case.name,
 )
 def test_a_job_that_is_struck_again_and_again_ends_as_if_nothing_had_happened(case: Case, tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ class SavedParts:
         first: dict[Scope, int] = {Scope.ALL: 0, Scope.GROUP: self._group[0]}
         return first.get(scope, self._own)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a part of this name."""
+        return name in self._state(self._own)
+
     def of(self, name: str, scope: Scope = Scope.RANK) -> Saved:
         """One part."""
         rank = self._rank(scope)

@@ -23,7 +23,9 @@ _FAIL_FAST = "GRPC_FAIL_FAST"
 
 
 class EvaluatingStrategy(SynchronousStrategy):
-    """What a `ParameterServerStrategy` is in an evaluator: a world of one, whose model has the snapshots' weights."""
+    """What a `ParameterServerStrategy` or a `PipelineStrategy` is in an evaluator: a world of one, whose model has the
+    snapshots' weights.
+    """
 
     def __init__(self) -> None:
         super().__init__(current_world(), local_device(current_world()))

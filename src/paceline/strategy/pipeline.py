@@ -1,8 +1,10 @@
 """`PipelineStrategy`: a model's layers are divided into stages, and each worker holds those of its stage only."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from paceline.cluster.evaluator_task import is_evaluator
 from paceline.comm.axes import DATA
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import current_world
@@ -12,6 +14,7 @@ from paceline.plan.refusals import refuse
 from paceline.plan.schedules import schedule_named
 from paceline.strategy.base import SynchronousStrategy, local_device
 from paceline.strategy.mirrored import relaunch_over
+from paceline.strategy.parameter_server import EvaluatingStrategy
 
 STAGE = "stage"
 """The axis of the stages of one pipeline."""
@@ -35,7 +38,7 @@ class PipelineStrategy(SynchronousStrategy):
 
     The results are those of one process: losses, gradients, Dropout and metrics do not depend on the number of
     micro-batches, stages or replicas. Every rank reads the same batches. `fit`, `evaluate`, `predict` and `save` are
-    called by all ranks.
+    called by all ranks. In an evaluator it gives a strategy of this one process, which has the whole model.
 
     ``"pipedream"`` and ``"pipedream_2bw"`` are the exception: stages do not wait for each other between the batches of
     an execution, ``compile(steps_per_execution=16)``, so gradients are computed with weights that lack some updates.
@@ -63,6 +66,10 @@ class PipelineStrategy(SynchronousStrategy):
         ConfigurationError: numbers that do not go together, or a job of another number of workers.
         RuntimeError: no launcher has started this process, and it cannot start itself again.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        del args, kwargs
+        return EvaluatingStrategy() if is_evaluator(os.environ) else super().__new__(cls)
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ def test_stages_and_replicas_are_one_process(tmp_path: Path, workers: int, train
         "saved whole",
         "predicts from a file",
         "goes on after another compile",
+        "goes on with the optimizer of a file",
     ):
         assert ended.output.count(line) == workers, ended.output
     assert "[no-strategy]" not in ended.output

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline.fit.evaluation.weight_source import Moment, NotReadableError, Weights, WeightSource
+from paceline.fit.pipelining.stage_parts import PIECES, layers_part
 from paceline.fit.snapshots.model_state import SEEN_BY_EVALUATIONS, model_parts
 from paceline.resilience.manager import ENDS_FIT
 from paceline.resilience.parts import Layout
@@ -43,9 +44,13 @@ class SnapshotSource(WeightSource):
     def load(self, weights: Weights, model: Any) -> Moment:
         """See `WeightSource.load`."""
         info = self._infos[weights.name]
-        parts = [part for part in model_parts(model, is_chief=True) if part.name in SEEN_BY_EVALUATIONS]
         try:
-            SavedParts(self._store.open(info), _ALONE).restore(parts)
+            saved = SavedParts(self._store.open(info), _ALONE)
+            if saved.has(PIECES):
+                saved.restore([layers_part(model)])
+            else:
+                seen = [part for part in model_parts(model, is_chief=True) if part.name in SEEN_BY_EVALUATIONS]
+                saved.restore(seen)
         except (OSError, DamagedSnapshotError) as fault:
             raise NotReadableError(str(fault)) from fault
         return Moment(info.step, info.epoch)

@@ -20,7 +20,7 @@ from paceline.comm.world import current_world
 from paceline.fit.chief_only import is_chief_only
 from paceline.fit.files.claims import shared_claims
 from paceline.fit.files.model_files import full_path, is_shared, moment_of, written_once
-from paceline.fit.strategies import paceline_strategy_of
+from paceline.fit.strategies import paceline_strategy_of, pipeline_strategy_of
 
 Function = Callable[..., Any]
 
@@ -58,9 +58,14 @@ def _is_number(value: Any) -> bool:
 
 
 def backed_up_once(keras_save: Function) -> Function:
-    """`BackupAndRestore._save_model`: one rank writes the weights and what belongs to them, the others wait for it."""
+    """`BackupAndRestore._save_model`: one rank writes the weights and what belongs to them, the others wait for it.
+
+    All ranks of a pipeline save the weights together; what belongs to them is the chief's to write.
+    """
 
     def _save_model(self: Any) -> Any:
+        if pipeline_strategy_of(self.model) is not None and _is_follower(self.model):
+            return self.model.save_weights(self._weights_path, overwrite=True)
         with written_once(self.model, _name_of(self)) as is_ours:
             return keras_save(self) if is_ours else None
 
@@ -84,9 +89,11 @@ def restored_in_turn(keras_restore: Function) -> Function:
 
 
 def removed_in_turn(keras_end: Function) -> Function:
-    """`BackupAndRestore.on_train_end`: the first rank removes the directory, the others find none."""
+    """`BackupAndRestore.on_train_end`: the first rank, or a pipeline's chief, removes the directory."""
 
     def on_train_end(self: Any, logs: Any = None) -> Any:
+        if pipeline_strategy_of(self.model) is not None and _is_follower(self.model):
+            return None
         if not is_shared(self.model):
             return keras_end(self, logs)
         with shared_claims().alone(_name_of(self)):

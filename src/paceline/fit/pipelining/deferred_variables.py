@@ -53,7 +53,7 @@ def weighed(keras_add_weight: Function) -> Function:
 
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
-    """While this lasts, this thread makes variables without values."""
+    """While this lasts, this thread makes variables without values, and gives none to those that have none."""
     before, _making.defers = _making.defers, True
     try:
         yield
@@ -89,7 +89,7 @@ def assigned(keras_assign: Function) -> Function:
 
     def _direct_assign(self: Any, value: Any) -> None:
         if self._value is None:
-            if is_elsewhere(self):
+            if is_elsewhere(self) or _making.defers:
                 return  # all ranks run the same script
             give_values([self])
         keras_assign(self, value)

@@ -41,6 +41,11 @@ def pipelined(model: Any, batch_rows: int | None = None) -> "PipelinedModel":
     return _models[model]
 
 
+def is_divided(model: Any) -> bool:
+    """Whether it is known which variables of a model are here."""
+    return model in _models
+
+
 def compiled_anew(model: Any) -> None:
     """Tells the pipeline of a model, if that has been divided already."""
     if model in _models:

@@ -12,10 +12,10 @@ from paceline.fit.pipelining.deferred_variables import without_values
 
 
 def build_for_stage(model: Any, trained: list[Any]) -> None:
-    """Sees to it that the model's optimizer is built for these variables.
+    """Sees to it that the model's optimizer is built for these variables, of all that are trained.
 
     Raises:
-        ConfigurationError: it has been built for others.
+        ConfigurationError: it has been built for others than these or all.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
@@ -23,13 +23,26 @@ def build_for_stage(model: Any, trained: list[Any]) -> None:
     if not optimizer.built:
         optimizer.build(trained)
         return
-    built_for = getattr(optimizer, "inner_optimizer", optimizer)
-    if [id(variable) for variable in trained_variables(built_for)] == [id(variable) for variable in trained]:
+    built_for = list(map(id, trained_variables(getattr(optimizer, "inner_optimizer", optimizer))))
+    if built_for == list(map(id, trained)):
         return
-    raise ConfigurationError(
-        "The optimizer has been built before the model was divided into stages, as one that comes from a file is: a "
-        "pipeline cannot go on with its state yet. Load with compile=False, and compile the model anew. [pipeline]"
-    )
+    if built_for != list(map(id, model.trainable_variables)):
+        raise ConfigurationError(
+            "The optimizer has been built for other weights than the model trains. Compile the model with a new "
+            "optimizer. [pipeline]"
+        )
+    _keep_own_slots(model, optimizer, trained)
+
+
+def _keep_own_slots(model: Any, optimizer: Any, trained: list[Any]) -> None:
+    """The optimizer was built for all weights, by the script or as it came from a file: others' slots are let go of."""
+    known = by_path(optimizer.variables)
+    with model.distribute_strategy.scope():
+        own = type(optimizer).from_config(optimizer.get_config())
+        own.build(trained)
+    for variable in own.variables:
+        variable.assign(known[variable.path])
+    vars(optimizer).update(vars(own))  # the script may know this object
 
 
 def optimizer_of_all(model: Any) -> Any:

@@ -7,14 +7,17 @@ A variable of a layer is called by its number among those of all layers, in the 
 the same wherever the model is cut. One of an optimizer is called by its path, one of a metric by its number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.model_layers import layers_of
 from paceline.fit.pipelining.pipelined_model import pipelined
 from paceline.fit.pipelining.stage_optimizers import by_path
 from paceline.resilience.parts import Arrays, Part, Saved, Scope
 from paceline.resilience.saved_variables import assign, check, described
+
+PIECES = "model.pieces"
 
 
 def stage_parts(model: Any) -> list[Part]:
@@ -25,13 +28,26 @@ def stage_parts(model: Any) -> list[Part]:
     """
     return [
         Part(
-            "model.pieces",
+            PIECES,
             Scope.PIECES,
             lambda arrays: _captured(model, arrays),
-            lambda saved: _restore(model, saved),
-            lambda saved: _check(model, saved),
+            lambda saved: _restore(_known_here(model, with_metrics=True), saved),
+            lambda saved: _check(_known_here(model, with_metrics=True), saved),
         )
     ]
+
+
+def layers_part(model: Any) -> Part:
+    """The weights of all stages, for a model that this process has as a whole, as an evaluator does."""
+    found = {id(variable): variable for layer in layers_of(model).layers for variable in layer.variables}
+    known = _numbered(found.values())
+    return Part(
+        PIECES, Scope.PIECES, lambda _: {}, lambda saved: _restore(known, saved), lambda saved: _check(known, saved)
+    )
+
+
+def _numbered(variables: Iterable[Any]) -> dict[str, Any]:
+    return {f"layers/{number}": variable for number, variable in enumerate(variables)}
 
 
 def _captured(model: Any, arrays: Arrays) -> Any:
@@ -41,8 +57,7 @@ def _captured(model: Any, arrays: Arrays) -> Any:
     return dict(zip(found, described(found.values(), arrays), strict=True))
 
 
-def _check(model: Any, saved: Saved) -> None:
-    found = _known_here(model, with_metrics=True)
+def _check(found: Mapping[str, Any], saved: Saved) -> None:
     written = {name: one for piece in saved.pieces for name, one in piece.state.items()}
     if missing := [variable.path for name, variable in found.items() if name not in written]:
         raise ConfigurationError(
@@ -53,8 +68,8 @@ def _check(model: Any, saved: Saved) -> None:
     check(list(found.values()), [written[name] for name in found], "variable")
 
 
-def _restore(model: Any, saved: Saved) -> None:
-    wanted = _known_here(model, with_metrics=True)
+def _restore(known: Mapping[str, Any], saved: Saved) -> None:
+    wanted = dict(known)
     for piece in saved.pieces:
         names = [name for name in piece.state if name in wanted]
         if names:
@@ -65,13 +80,9 @@ def _restore(model: Any, saved: Saved) -> None:
 def _known_here(model: Any, *, with_metrics: bool) -> dict[str, Any]:
     """The variables that this rank has, by their names in a snapshot."""
     pipeline = pipelined(model)
-    found: dict[str, Any] = {}
-    number = 0
-    for chunk in pipeline.chunks.chunks:
-        for variable in chunk.variables:
-            if chunk.number in pipeline.own:
-                found[f"layers/{number}"] = variable
-            number += 1
+    of_all = _numbered(variable for chunk in pipeline.chunks.chunks for variable in chunk.variables)
+    own = set(map(id, pipeline.variables))
+    found = {name: variable for name, variable in of_all.items() if id(variable) in own}
     found |= {f"optimizer/{path}": variable for path, variable in by_path(model.optimizer.variables).items()}
     if with_metrics:
         found |= {f"metrics/{number}": variable for number, variable in enumerate(_of_metrics(model))}

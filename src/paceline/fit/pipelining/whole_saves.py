@@ -1,4 +1,6 @@
-"""Saves the whole model, which no rank has: the chief writes, and fetches each variable when its value is written.
+"""Saves and loads the whole model, which no rank has.
+
+The chief writes, and fetches each variable when its value is written.
 
     chief: Keras writes variable after variable       stage 1: answers until the chief is done
            reads one of stage 1 ──────── which? ────────►
@@ -7,6 +9,8 @@
 So no more than one variable of another stage is in the chief's memory at a time, besides the file. Keras writes the
 optimizer, too: for the time of the save, the chief has one for all weights, of which it fetches what is elsewhere.
 Collective: every rank calls `model.save`, as it does under the other strategies.
+
+Each rank reads a file by itself, and passes over what is another stage's, of the optimizer, too.
 """
 
 import contextlib
@@ -21,9 +25,9 @@ import tensorflow as tf
 
 from paceline.comm.group import Group
 from paceline.errors import ConfigurationError
-from paceline.fit.pipelining.deferred_variables import read_through
-from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
-from paceline.fit.pipelining.stage_optimizers import optimizer_of_all
+from paceline.fit.pipelining.deferred_variables import read_through, without_values
+from paceline.fit.pipelining.pipelined_model import PipelinedModel, is_divided, pipelined
+from paceline.fit.pipelining.stage_optimizers import by_path, optimizer_of_all
 from paceline.fit.strategies import pipeline_strategy_of
 
 Function = Callable[..., Any]
@@ -60,6 +64,34 @@ def saved_by_all(keras_save: Function) -> Function:
         return None
 
     return save
+
+
+def loaded_by_each(keras_load: Function) -> Function:
+    """Keras's `load_weights` into its first argument, a model. Not collective."""
+
+    def load_weights(model: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = pipeline_strategy_of(model) if hasattr(model, "_distribute_strategy") else None
+        own = getattr(model, "optimizer", None)
+        if strategy is None or not is_divided(model) or own is None or not own.built:
+            return keras_load(model, *args, **kwargs)
+        whole, known = optimizer_of_all(model), by_path(own.variables)
+        for variable in whole.variables:
+            if variable.path in known:
+                variable._value = known[variable.path]._value
+        with _in_place_of(own, whole, model), without_values():
+            return keras_load(model, *args, **kwargs)
+
+    return load_weights
+
+
+@contextlib.contextmanager
+def _in_place_of(own: Any, whole: Any, model: Any) -> Iterator[None]:
+    """While this lasts, the model has the optimizer for all weights."""
+    object.__setattr__(model, "optimizer", whole)
+    try:
+        yield
+    finally:
+        object.__setattr__(model, "optimizer", own)
 
 
 class _Whole:
@@ -106,11 +138,8 @@ class _Whole:
         with contextlib.ExitStack() as stack:
             for number in elsewhere:
                 stack.enter_context(read_through(self._variables[number], self._fetching(number)))
-            object.__setattr__(self._model, "optimizer", self._optimizer)
-            try:
-                yield
-            finally:
-                object.__setattr__(self._model, "optimizer", own_optimizer)
+            stack.enter_context(_in_place_of(own_optimizer, self._optimizer, self._model))
+            yield
 
     def _fetching(self, number: int) -> Function:
         def fetch(shape: Any, dtype: Any = None) -> Any:
