@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.data.rows import local_slice
+from paceline.data.batch_rows import local_slice
 
 _ROWS = st.integers(0, 10_000)
 _SIZES = st.integers(1, 64)

@@ -1,4 +1,4 @@
-"""FEED: who reads which rows. For scripts: `paceline.data.element_wise`, `paceline.data.shard`.
+"""FEED: who reads which rows. For scripts: `element_wise`, `records`, `rows`, `shard`.
 
 Importing this package imports no TensorFlow: the launcher's processes do so before the script begins.
 """
@@ -9,10 +9,16 @@ from paceline.data.marked_functions import element_wise as element_wise
 
 if TYPE_CHECKING:
     from paceline.data.auto_shard import shard as shard
+    from paceline.data.by_index import records as records
+    from paceline.data.by_index import rows as rows
 
-_HOMES = {"shard": "paceline.data.auto_shard"}
+_HOMES = {
+    "records": "paceline.data.by_index",
+    "rows": "paceline.data.by_index",
+    "shard": "paceline.data.auto_shard",
+}
 
-__all__ = ["element_wise", "shard"]
+__all__ = ["element_wise", "records", "rows", "shard"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.rows import local_slice
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,15 @@ from paceline.cluster.control_groups import memory_bytes
 from paceline.comm.world import current_world
 from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
 from paceline.data.auto_shard import is_sharded_by_hand, sharded
+from paceline.data.batch_rows import checked_rows, local_slice
 from paceline.data.compat import with_sources
 from paceline.data.fingerprint import FingerprintLog
+from paceline.data.index_batches import IndexDivision, index_division_of, own_rows_by_index
 from paceline.data.own_rows import own_rows
-from paceline.data.rows import checked_rows, local_slice
 from paceline.data.stages import Division, Whole, division_of
 from paceline.data.uneven import followed_by_empty_batches
+
+AnyDivision = Division | ArrayDivision | IndexDivision | Whole
 
 _MARK = "_paceline_local_batches"
 _FORM = "_paceline_form_of_batches"
@@ -46,7 +49,7 @@ def local_batches(
     *,
     log: FingerprintLog | None = None,
     reads_ahead: bool = True,
-    division: Division | ArrayDivision | Whole | None = None,
+    division: AnyDivision | None = None,
 ) -> Any:
     """This rank's rows of each batch of `dataset`.
 
@@ -69,7 +72,7 @@ def local_batches(
     """
     if is_local(dataset):
         return dataset
-    has_others, form = size > 1 or log is not None, WHOLE
+    has_others, form = size > 1 or log is not None or isinstance(division, IndexDivision), WHOLE
     dataset = sharded(dataset, rank, size)
     if size > 1 and is_sharded_by_hand(dataset):
         dataset = _with_all_rows(dataset, rank, size) if _has_axes(dataset.element_spec) else dataset
@@ -88,25 +91,27 @@ WHOLE = ""
 """The form of datasets whose batches are made whole by every rank."""
 
 
-def divided(dataset: Any) -> Division | ArrayDivision | Whole:
+def divided(dataset: Any) -> AnyDivision:
     """Where a rank's rows are chosen in a dataset of global batches; nothing is read."""
     if is_local(dataset) or not (tf.executing_eagerly() and isinstance(dataset, tf.data.Dataset)):
         return Whole()
-    return array_division_of(dataset) or division_of(dataset)
+    return index_division_of(dataset) or array_division_of(dataset) or division_of(dataset)
 
 
-def work_of(division: Division | ArrayDivision | Whole) -> str:
+def work_of(division: AnyDivision) -> str:
     """What each rank reads and makes, and what it would rather not make; for a line of a log."""
     if isinstance(division, Whole):
         work = "every rank reads all data and computes its rows of each batch"
     elif isinstance(division, ArrayDivision):
         work = "each rank gathers and computes its rows of each batch"
+    elif isinstance(division, IndexDivision):
+        work = f"each rank reads and computes its rows of each batch, by index ({division.source.name})"
     else:
         work = f"every rank reads all data, and maps ({', '.join(division.mapped)}) and computes its rows of each batch"
     return f"{work}; {division.stays}" if division.stays else work
 
 
-def form_of_division(division: Division | ArrayDivision | Whole) -> str:
+def form_of_division(division: AnyDivision) -> str:
     """What two datasets of local batches must have in common, if an iterator over one is to have the other's state."""
     return WHOLE if isinstance(division, Whole) else division.form
 
@@ -164,11 +169,11 @@ def _check_batched(dataset: Any, size: int) -> None:
         )
 
 
-def _with_rows_of(
-    division: Division | ArrayDivision | Whole, dataset: Any, rank: int, size: int, log: FingerprintLog | None
-) -> Any:
+def _with_rows_of(division: AnyDivision, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
     if isinstance(division, Whole):
         return _with_local_rows(dataset, rank, size, log)
+    if isinstance(division, IndexDivision):  # an iterator that goes on has fewer batches than its dataset
+        return own_rows_by_index(division, rank, size, log).with_options(dataset.options())
     build: Any = own_rows_of_arrays if isinstance(division, ArrayDivision) else own_rows
     own = build(division, rank, size, log)
     if (batches := int(dataset.cardinality())) != tf.data.UNKNOWN_CARDINALITY:

@@ -12,13 +12,14 @@ many rows.
 Of the batches that are compared over ranks, all raw rows are noted, and what the maps make of the first one.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.rows import local_slice
 from paceline.data.stages import Division, ReadAhead, in_order_of
 
 
@@ -64,12 +65,20 @@ def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | Non
     if division.rows is not None:
         own = _mapped(own.unbatch(), division)
         own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
-    return _behind_batch(own, division, end - first if given["drop_remainder"] else None)
-
-
-def _behind_batch(own: Any, division: Division, static_rows: int | None) -> Any:
     spec = division.batch.element_spec
-    for one in division.batch_steps:
+    return mapped_batches(own, spec, division.batch_steps, end - first if given["drop_remainder"] else None)
+
+
+def mapped_batches(own: Any, spec: Any, steps: Iterable[Any], static_rows: int | None) -> Any:
+    """The batches of this rank, behind stages that have a row for each row.
+
+    Args:
+        own: A dataset of its rows of each batch, as flat tuples of tensors.
+        spec: Of the batches that the stages are over.
+        steps: Maps and prefetches, in this order.
+        static_rows: This rank's rows of a batch; None: they differ.
+    """
+    for one in steps:
         if compat.kind_of(one) == "Prefetch":
             own = own.prefetch(compat.read_ahead_of(one))
         else:

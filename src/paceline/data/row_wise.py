@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.marked_functions import is_element_wise
 
 # fmt: off
 _UNARY = (
@@ -53,6 +54,8 @@ def is_row_wise(dataset: Any) -> bool:
     function = compat.traced_function_of(dataset)
     if function is None or compat.options_of_map(dataset).get("deterministic") is False:
         return False
+    if is_element_wise(compat.given_function_of(dataset)):
+        return True
     has_rows = [number < len(leaves) for number in range(len(function.inputs))]
     kinds: dict[str, _Kind | None] = {}
     for tensor, of_rows in zip(function.inputs, has_rows, strict=True):

@@ -83,7 +83,7 @@ class Division:
     def mapped(self) -> list[str]:
         """The names of the functions that this rank calls for its own rows only."""
         maps = [step.dataset for step in self.row_steps if isinstance(step, RowMap)]
-        return [_name(one) for one in (*maps, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS))]
+        return [name_of_map(one) for one in (*maps, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def division_of(dataset: Any) -> Division | Whole:
     """How the work of a `tf.data.Dataset` of global batches can be divided."""
     order, steps, one = [], [], dataset
     while (kind := compat.kind_of(one)) not in _BATCHES:
-        if _is_order(one):
+        if is_order(one):
             order.append(one)
         elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
             steps.append(one)
@@ -143,14 +143,14 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
     kind = compat.kind_of(one)
     if kind in MAPS:
         if reason := _reason_to_stay(one) or _reason_of_state(one):
-            found.reasons.append(f"map `{_name(one)}` runs on all rows on every rank, {reason}")
+            found.reasons.append(f"map `{name_of_map(one)}` runs on all rows on every rank, {reason}")
             return one, []
         [source] = compat.inputs_of(one)
         rows, steps = _lowered(source, first, found)
         if steps or _has_fixed_shapes(source.element_spec):
             return rows, [*steps, RowMap(one, first)]
         return one, []
-    if _is_order(one) or kind in ("Prefetch", "Options"):
+    if is_order(one) or kind in ("Prefetch", "Options"):
         [source] = compat.inputs_of(one)
         rows, steps = _lowered(source, first, found)
         if not any(isinstance(step, RowMap) for step in steps):
@@ -163,7 +163,8 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
     return one, []
 
 
-def _is_order(one: Any) -> bool:
+def is_order(one: Any) -> bool:
+    """Whether a stage only chooses, repeats or shuffles, and can be made again over others."""
     kind = compat.kind_of(one)
     return kind in _ORDERS and (kind != "Shuffle" or compat.has_shared_seeds(one))
 
@@ -237,13 +238,15 @@ def _behind_batch(one: Any) -> str:
     kinds = {compat.kind_of(stage) for stage in compat.with_sources(one)}
     if compat.kind_of(one) not in MAPS or not kinds & _BATCHES:
         return ""
+    name = name_of_map(one)
     return (
-        f"everything before map `{_name(one)}` runs on all rows on every rank, as `{_name(one)}` takes whole batches: "
+        f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches: "
         "before .batch(), it would work on the rows of this rank"
     )
 
 
-def _name(one: Any) -> str:
+def name_of_map(one: Any) -> str:
+    """The name of the function that a map calls, for messages."""
     return str(getattr(compat.given_function_of(one), "__name__", "function"))
 
 

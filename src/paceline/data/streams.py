@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.compat import inputs_of
-from paceline.data.rows import refused_batches_told
+from paceline.data.python_faults import kept_fault_raised
 
 _BATCHES_AHEAD = 1
 
@@ -184,7 +184,7 @@ def readings_ended(keras_method: Callable[..., Any]) -> Callable[..., Any]:
         _here.readings = readings
         is_interrupted = True
         try:
-            with refused_batches_told():
+            with kept_fault_raised():
                 result = keras_method(*args, **kwargs)
             is_interrupted = False
         except Exception:  # the script may catch it, and go on with the generator

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import weakref
+from itertools import zip_longest
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ import numpy as np
 
 from paceline.comm.group import Group
 from paceline.comm.script_lines import lines_of_ranks
-from paceline.data.rows import DataDescription, local_slice
+from paceline.data.batch_rows import DataDescription, local_slice
 from paceline.errors import DesynchronizedError
 from paceline.fit.compat import all_layers
 
@@ -160,6 +161,7 @@ def facts_of(model: Any, data: DataDescription, num_batches: int | None) -> dict
         "number of batches in an epoch": num_batches,
         "batch size": None if data.is_local else data.batch_size,
         "data": data.components,
+        _SOURCE: [*data.facts],
         "number of variables in the model": len(variables),
         "variables of the model": [[list(variable.shape), str(variable.dtype)] for variable in variables],
         "names of the variables": [variable.path for variable in variables],
@@ -169,6 +171,7 @@ def facts_of(model: Any, data: DataDescription, num_batches: int | None) -> dict
     }
 
 
+_SOURCE = "source of the data"
 _MAY_DIFFER = "names of the variables"
 """A rank that has made another model before numbers its layers differently."""
 
@@ -210,6 +213,9 @@ def differences(chiefs: dict[str, Any], theirs: dict[str, Any], rank: int) -> li
                 for path, one, other in names
                 if one != other
             ][:1]
+        elif name == _SOURCE:
+            pairs = zip_longest(chief_fact, fact or [], fillvalue="nothing")
+            found += [f"{name}: {one} on rank 0, {other} on rank {rank}" for one, other in pairs if one != other][:1]
         else:
             found.append(f"{name}: {chief_fact} on rank 0, {fact} on rank {rank}")
     return found

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from paceline.data.auto_shard import is_sharded_by_hand
+from paceline.data.batch_rows import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.freed_iterators import freed_in_threads
-from paceline.data.local_batches import divided, is_local, local_batches, mark_as_local, work_of
-from paceline.data.rows import DataDescription, describe_data
+from paceline.data.index_batches import IndexDivision
+from paceline.data.index_source import reading_of
+from paceline.data.local_batches import AnyDivision, divided, is_local, local_batches, mark_as_local, work_of
+from paceline.data.readings import EpochReading
 from paceline.data.streams import Reading, one_ahead, read_as_asked_for, stream_of
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
@@ -40,7 +43,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
             self._given = _data_of(*args, **kwargs)
-            self.stream = _GivenStream(self._given) if isinstance(self._given, GeneratorType) else _NoStream()
+            self.stream: Any = _GivenStream(self._given) if isinstance(self._given, GeneratorType) else _NoStream()
             """The generator that it reads, if the data are one."""
             self.same_data = _SameData(None)
             """Where ranks could read other data than each other, it has a log."""
@@ -55,6 +58,10 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self._distribute_strategy = distribute_strategy
             self._distributed_dataset: Any = distributor.also_if_distributed(self._distributed_dataset)
             self.stream.stands_in_for(self.data_adapter)
+            self.reading = reading_of(self._distributed_dataset)
+            """Of a source by index: which epoch is read; None: the data are another kind."""
+            if self.reading is not None:
+                self.stream = _IndexStream(self.reading)
             self.data_cursor = follow(self)
             """Who follows it through its data."""
 
@@ -138,6 +145,21 @@ class _NoStream:
         """Nobody counts."""
 
 
+class _IndexStream(_NoStream):
+    """Stands in for the stream of a source by index, which counts epochs."""
+
+    def __init__(self, reading: EpochReading) -> None:
+        self._reading = reading
+
+    def begin(self) -> None:
+        """A new iterator is about to be made."""
+        self._reading.new_iterator()
+
+    def ask_for(self, num_batches: int) -> None:
+        """Steps have asked for so many batches of the newest iterator, with the one that begins."""
+        self._reading.ask_for(num_batches)
+
+
 class _GivenStream:
     """The stream of a generator that was given to Keras, which is about to look at it."""
 
@@ -194,7 +216,7 @@ class _Distributor:
         self._iterator = iterator
 
     def also_if_distributed(self, dataset: Any) -> Any:
-        """`dataset`, seen to: Keras does not ask about one that is distributed already."""
+        """`dataset`, seen to: Keras does not ask about one that is distributed already, or without a strategy."""
         if self._iterator.description is None and isinstance(self._strategy, SynchronousStrategy):
             return self.experimental_distribute_dataset(dataset)
         return dataset
@@ -207,18 +229,24 @@ class _Distributor:
             # The chief reads all of it, and deals its batches.
             return one_ahead(dataset) if is_stream else worker_data_of(dataset)
         if not isinstance(self._strategy, SynchronousStrategy):
+            if isinstance(by_index := divided(dataset), IndexDivision):  # to know its position
+                dataset = local_batches(dataset, 0, 1, division=by_index)
             return self._strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
         group = self._strategy.group
         is_own = is_local(self._iterator._given)
         is_sharded_by_script = group.size > 1 and not is_own and is_sharded_by_hand(dataset)
-        division = None if group.size == 1 or is_own or is_sharded_by_script else divided(dataset)
+        division: AnyDivision | None = None if is_own or is_sharded_by_script else divided(dataset)
+        source = division.source if isinstance(division, IndexDivision) else None
+        if group.size == 1 and source is None:
+            division = None
         self._iterator.description = describe_data(
             dataset,
-            batch_size=self._iterator.data_adapter.batch_size,
+            batch_size=self._iterator.data_adapter.batch_size if source is None else source.batch_size,
             is_local=is_own or is_sharded_by_script,
             steps_per_epoch=self._iterator.steps_per_epoch,
             of_arrays=isinstance(self._iterator.data_adapter, ArrayDataAdapter),
             work="" if division is None else work_of(division),
+            facts=() if source is None else source.facts,
         )
         if (model := self._iterator._predicting_model) is not None:
             check_batched(model, self._iterator.description, self._strategy, "predict_step")

@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from paceline.comm.group import Group
-from paceline.data.rows import differing_rows, local_slice, named_components
+from paceline.data.batch_rows import differing_rows, local_slice, named_components
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.fit.unbatched import check_elements
 

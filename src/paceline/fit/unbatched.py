@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from paceline.data.rows import DataDescription
+from paceline.data.batch_rows import DataDescription
 from paceline.fit import compat
 
 _LOGGER = logging.getLogger("paceline")

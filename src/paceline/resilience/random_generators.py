@@ -1,5 +1,7 @@
 """The random generators of the process: Python's, NumPy's, TensorFlow's. Keras's own is a variable.
 
+With them go the numbers of epochs from which the orders of sources by index follow (`data/readings.py`).
+
 TensorFlow's random operations in a step have a state that cannot be read or restored: a warning says so.
 """
 
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.data import seeds
+from paceline.data import readings, seeds
 from paceline.strategy import compat
 from paceline.strategy.operation_seeds import eager_seeds, job_seed, use_job_seed
 
@@ -32,6 +34,7 @@ def capture_generators() -> dict[str, Any]:
         "python": random.getstate(),
         "numpy": np.random.get_state(legacy=False),
         "numpy_generators": seeds.num_default_generators(),
+        "next_epochs": readings.next_epochs(),
         "tensorflow_seed": compat.global_seed(),
         "tensorflow_job_seed": job_seed(),
         "tensorflow_eager": None if eager is None else eager.getstate(),
@@ -77,6 +80,7 @@ def restore_generators(state: dict[str, Any], left_out: Collection[str] = ()) ->
     if "numpy" not in left_out:
         np.random.set_state(state["numpy"])
     seeds.set_num_default_generators(state["numpy_generators"])
+    readings.set_next_epochs(state.get("next_epochs", []))  # older snapshots have none
     eager = eager_seeds()
     if state["tensorflow_eager"] is not None and eager is not None:
         eager.setstate(state["tensorflow_eager"])

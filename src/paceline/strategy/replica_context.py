@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import World
-from paceline.data.rows import local_slice
+from paceline.data.batch_rows import local_slice
 from paceline.strategy import compat, operation_seeds
 from paceline.strategy.bridged_collectives import total_rows
 from paceline.strategy.graph_collectives import GraphCollectives, as_written

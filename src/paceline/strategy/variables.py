@@ -21,7 +21,7 @@ import tensorflow as tf
 from paceline.comm.group import Array
 from paceline.data.compat import variant_of
 from paceline.data.local_batches import is_local, mark_as_local
-from paceline.data.rows import refused_batches_told
+from paceline.data.python_faults import kept_fault_raised
 from paceline.strategy import compat
 
 
@@ -160,7 +160,7 @@ class DistributedIterator(compat.OwnedIterator, tf.distribute.DistributedIterato
     """Steps through this replica's batches, eagerly or inside a `tf.function`."""
 
     def __next__(self) -> Any:
-        with refused_batches_told():
+        with kept_fault_raised():
             return super().__next__()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.data.rows import local_slice
+from paceline.data.batch_rows import local_slice
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
 _SEVERAL = 2

@@ -5,6 +5,7 @@ tf.data, arrays           the iterator's own state, while that is small: nothing
 the same, with much       as many iterators are made as before, the last one is read up to the position
   in shuffle buffers
 PyDataset                 from its position: only the order of the batches is drawn again (`SourceState`)
+source by index           from its position, a few numbers (`data/readings.py`)
 generator                 read from its beginning, as each iterator had read it (`data/streams.py`)
 function on workers       not at all: each worker's dataset begins anew
 """
@@ -35,7 +36,7 @@ from paceline.fit.snapshots.data_replay import Replaying, begin_at, read_stream_
 from paceline.resilience.object_state import Frozen, Tensors, encode, frozen
 from paceline.resilience.parts import Part, Scope
 from paceline.resilience.random_generators import capture_generators as capture_random
-from paceline.resilience.random_generators import drawn_from, restore_generators, tensorflow_is_seeded
+from paceline.resilience.random_generators import drawn_from, restore_generators
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -111,7 +112,8 @@ class DataCursor:
     @property
     def cursor(self) -> Cursor:
         """How far the run has read."""
-        return Cursor(self._epoch, self._step, tuple(self._batches), self._steps_seen)
+        batches = self._batches if self._epochs.reading is None else self._batches[-1:]
+        return Cursor(self._epoch, self._step, tuple(batches), self._steps_seen)
 
     @property
     def python_source(self) -> Any:
@@ -157,23 +159,21 @@ class DataCursor:
             self._has_said = True
             if target is None:
                 self._iterator.made(self._live)  # and says now what would not be repeated
-            if self._is_chief and not self._is_python and not tensorflow_is_seeded():
-                _LOGGER.warning(
-                    "TensorFlow has no seed: a shuffle without a seed cannot be repeated after a restart, so "
-                    "rows may be read twice or not at all. Put keras.utils.set_random_seed(1) at the top of the "
-                    "script, or start the script with `paceline run`, which sets a seed."
-                )
+            self._iterator.warn_if_unseeded()
         return self._live
 
     def _come_to(self, target: DataPosition, dataset: Any) -> Any:
         if isinstance(dataset, WorkerData):
             return dataset.begin_anew(is_told=self._is_chief)
+        *before, current = target.cursor.batches or (0,)
+        if self._epochs.reading is not None:
+            self._epochs.reading.begin_at(current)
+            return iter(dataset)
         if target.state is not None and target.form == self._iterator.form:
             live = iter(dataset)
             self._iterator.put_back(live, target.state)
             return live
         adapter = self._epochs.data_adapter
-        *before, current = target.cursor.batches or (0,)
         if isinstance(adapter, compat.GeneratorDataAdapter):
             return read_stream_again(self._epochs.stream, dataset, before, current, self._is_chief)
         for _ in before:
@@ -225,9 +225,9 @@ class DataCursor:
             return then
         if self._is_chief:
             _LOGGER.warning(
-                "the dataset now has %d batches, but had %d when the snapshot was taken (another batch size?). "
-                "This epoch continues after the same number of batches, so rows may be read twice or not at "
-                "all. Later epochs read each row once.",
+                "the dataset now has %d batches, but had %d when the snapshot was taken (another batch size?). This "
+                "epoch continues after the same number of batches, so rows may be read twice or not at all. Later "
+                "epochs read each row once.",
                 now,
                 then,
             )
@@ -277,7 +277,7 @@ class DataCursor:
                 self._epochs._given, num_read_behind(len(compat.first_batches(adapter)), batches), self._is_chief
             )
             return
-        for _ in batches:
+        for _ in batches if self._epochs.reading is None else ():  # numbers of epochs are with the generators
             iter(self._epochs._distributed_dataset)
 
     def _now(self) -> Begin:

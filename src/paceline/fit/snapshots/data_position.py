@@ -30,6 +30,7 @@ from paceline.resilience.attributes import Attribute, attributes_of, encode_capt
 from paceline.resilience.baseline import mark_changed, take_baseline
 from paceline.resilience.object_state import MAX_SMALL_BYTES, Frozen, Tensors, decode
 from paceline.resilience.parts import Arrays, Part, Saved, Scope
+from paceline.resilience.random_generators import tensorflow_is_seeded
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -144,7 +145,8 @@ class SavedIterator:
         adapter = epochs.data_adapter
         self._is_arrays = isinstance(adapter, compat.ArrayDataAdapter)
         is_python = isinstance(adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
-        self._may_have_state = not (is_python or isinstance(epochs._distributed_dataset, WorkerData))
+        self._is_of_tensorflow = not is_python and epochs.reading is None
+        self._may_have_state = self._is_of_tensorflow and not isinstance(epochs._distributed_dataset, WorkerData)
         self._num_shuffles = 0
 
     @property
@@ -159,6 +161,15 @@ class SavedIterator:
         """
         if self._may_have_state and (state := self._read(fresh)) is not None:
             self._num_shuffles = num_shuffles(state)
+
+    def warn_if_unseeded(self) -> None:
+        """Says so if a shuffle could not be repeated."""
+        if self._is_chief and self._is_of_tensorflow and not tensorflow_is_seeded():
+            _LOGGER.warning(
+                "TensorFlow has no seed: a shuffle without a seed cannot be repeated after a restart, so "
+                "rows may be read twice or not at all. Put keras.utils.set_random_seed(1) at the top of the "
+                "script, or start the script with `paceline run`, which sets a seed."
+            )
 
     def state(self, live: Any) -> tuple[Any, str]:
         """That of `live` (None: it is to be read again up to its position), and the form of its dataset."""

@@ -9,8 +9,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.data.batch_rows import differing_rows, has_batch_operation, is_slices_of_arrays
 from paceline.data.local_batches import local_batches
-from paceline.data.rows import differing_rows, has_batch_operation, is_slices_of_arrays
 
 _SIZES = st.one_of(st.none(), st.integers(0, 9))
 

@@ -5,8 +5,6 @@ Only what is sure is refused: components of one batch that differ in their first
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.data.compat import batch_size_of, with_sources
+from paceline.data.python_faults import keeps_fault
 
 Number = TypeVar("Number")
 
@@ -84,39 +83,14 @@ def checked_rows(element: Any) -> Any:
 
     def refuse(numbers: Any) -> Any:
         shapes = [(name, (int(count), *shape[1:])) for (name, shape), count in zip(static, numbers, strict=True)]
-        _refused.error = ValueError(differing_rows(shapes))
-        raise _refused.error
+        raise ValueError(differing_rows(shapes))
 
     # Stateless for TensorFlow, as an assertion is not: a stateful function would forbid saving the iterator's position.
     return tf.cond(
         tf.reduce_all(numbers == numbers[0]),
         lambda: tf.constant(0, tf.int64),
-        lambda: tf.numpy_function(refuse, [numbers], tf.int64, stateful=False),
+        lambda: tf.numpy_function(keeps_fault(refuse), [numbers], tf.int64, stateful=False),
     )
-
-
-class _Refused:
-    """The batch that was refused last. TensorFlow hands on the text only, between several screens of its own."""
-
-    error: ValueError | None = None
-
-
-_refused = _Refused()
-
-
-@contextmanager
-def refused_batches_told() -> Iterator[None]:
-    """An error of TensorFlow's in here that comes from a batch that `checked_rows` refused is raised as that refusal.
-
-    Raises:
-        ValueError: the components of a batch differ in their number of rows.
-    """
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as fault:
-        if _refused.error is None or str(_refused.error) not in str(fault):
-            raise
-        raise _refused.error.with_traceback(None) from None
 
 
 def _has_rows(leaf: Any) -> bool:
@@ -186,6 +160,8 @@ class DataDescription:
     """Whether each element is sure to be one entry of an array."""
     work: str = ""
     """What each rank reads and makes, for the chief's line; empty: it is not divided."""
+    facts: tuple[str, ...] = ()
+    """Of a source by index: what must be the same on all ranks."""
 
 
 def describe_data(
@@ -196,6 +172,7 @@ def describe_data(
     steps_per_epoch: int | None,
     of_arrays: bool,
     work: str = "",
+    facts: tuple[str, ...] = (),
 ) -> DataDescription:
     """Describes `dataset` without reading it.
 
@@ -206,6 +183,7 @@ def describe_data(
         steps_per_epoch: What the user asks for.
         of_arrays: Whether Keras has made the batches, from arrays.
         work: What each rank reads and makes of it.
+        facts: What a source by index says of itself.
     """
     return DataDescription(
         is_local=is_local,
@@ -214,9 +192,10 @@ def describe_data(
         steps_per_epoch=steps_per_epoch,
         components=", ".join(_component(leaf) for leaf in tf.nest.flatten(dataset.element_spec)),
         element_spec=dataset.element_spec,
-        may_be_batched=of_arrays or has_batch_operation(dataset),
+        may_be_batched=of_arrays or bool(facts) or has_batch_operation(dataset),
         is_never_batched=not of_arrays and is_slices_of_arrays(dataset),
         work=work,
+        facts=facts,
     )
 
 

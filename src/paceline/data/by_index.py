@@ -1,0 +1,225 @@
+"""Data of which single rows can be read: `records` of TFRecord files, `rows` of anything with a length and rows.
+
+No shuffle buffer, no order that is made before, no reading up to a position: where a row is in an epoch is computed
+(`epoch_order.py`), so each worker reads its own rows only, and a run that resumes goes on at once.
+"""
+
+import hashlib
+import inspect
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from paceline.data.epoch_order import EpochOrder, Shuffle
+from paceline.data.fingerprint import DRAWS
+from paceline.data.index_source import IndexSource
+from paceline.data.readings import number_of_new_source
+from paceline.data.record_files import OnError, RecordFiles
+
+
+class Rows(Protocol):
+    """What `rows` reads: a list, an array, a data set of another library."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+
+    def __getitem__(self, row: int, /) -> Any:
+        """A row: arrays and numbers, alone or in tuples and dicts, of the same shapes and dtypes in each row."""
+
+
+def records(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    parse: Callable[..., Any] | None,
+    batch_size: int,
+    *,
+    shuffle: Shuffle = False,
+    seed: int = 0,
+    drop_remainder: bool = False,
+    on_error: OnError = "raise",
+) -> Any:
+    """Batches of the records of TFRecord files; each worker reads and parses its own rows of each.
+
+        train = paceline.data.records(sorted(glob("train-*.tfrecord")), parse, batch_size=64, shuffle=True)
+        model.fit(train, epochs=10)
+
+    All ranks call it alike. The global batches are the same for any number of workers.
+
+    Args:
+        files: Paths of uncompressed TFRecord files, in the same order on all hosts.
+        parse: Takes a record (string scalar), or a record and its seed, and returns tensors of the same shapes for each
+            record, alone or in tuples and dicts. The seed (int64, shape [2]) is for `tf.random.stateless_*`; each
+            record has another one in each epoch. Traced once. None: the batches are string vectors of records.
+        batch_size: Rows of a global batch.
+        shuffle: True: each epoch has another order of all records. ``"blocks"``: runs of 256 records stay together, in
+            another order in each epoch; for disks that read from many places slowly.
+        seed: Other orders for another number.
+        drop_remainder: Leaves out a last batch that is not full.
+        on_error: What to do with a damaged record: ``"raise"``, or ``"skip"`` it and those behind it in its file.
+
+    Returns:
+        A `tf.data.Dataset`. Maps behind it that take whole batches run on all rows on every worker, unless
+        `paceline.data.element_wise` says that they have a row for each row.
+
+    Raises:
+        ValueError: a file is missing, damaged, compressed, or has no records; or `parse` draws random numbers, or
+            returns something else than dense tensors.
+    """
+    paths = [files] if isinstance(files, str | os.PathLike) else files
+    found = RecordFiles([os.fspath(path) for path in paths], on_error)
+    if not len(found):
+        raise ValueError(f"there are no records in the {len(paths)} files [row-source]")
+    spec = tf.TensorSpec([], tf.string)
+    parsed, parsed_spec = (None, spec) if parse is None else _traced(parse, spec)
+    return _dataset(
+        EpochOrder(len(found), shuffle, seed),
+        batch_size,
+        drop_remainder,
+        begin_epoch=found.check_unchanged,
+        read=lambda numbers: [np.array([*found.read(numbers), None], object)[:-1]],  # None: never an array of bytes
+        read_spec=(spec,),
+        parse=parsed,
+        element_spec=parsed_spec,
+        name="records",
+        facts=tuple(found.facts),
+    )
+
+
+def rows(
+    source: Rows,
+    batch_size: int,
+    *,
+    shuffle: Shuffle = False,
+    seed: int = 0,
+    drop_remainder: bool = False,
+) -> Any:
+    """Batches of the rows of a Python object; each worker asks for its own rows of each.
+
+        train = paceline.data.rows(images, batch_size=64, shuffle=True)   # images[row] is (image, label)
+        model.fit(train, epochs=10)
+
+    All ranks call it alike. The global batches are the same for any number of workers. Rows are asked for one
+    after the other, ahead of the steps.
+
+    Args:
+        source: Has `len(source)` rows, and `source[row]` is one, from 0: arrays and numbers, alone or in tuples and
+            dicts, of the same shapes and dtypes in each row.
+        batch_size: As in `records`, and so are the others.
+        shuffle: See there.
+        seed: See there.
+        drop_remainder: See there.
+
+    Returns:
+        A `tf.data.Dataset`, as `records` does.
+
+    Raises:
+        ValueError: there are no rows, or the last one cannot be read.
+    """
+    num_rows = len(source)
+    if not num_rows:
+        raise ValueError("the source has no rows: len(source) is 0 [row-source]")
+    first = _arrays(source[0])
+    try:
+        last = _arrays(source[num_rows - 1])
+    except Exception as fault:
+        raise ValueError(
+            f"len(source) is {num_rows}, but source[{num_rows - 1}] raises {type(fault).__name__}: {fault}. Rows are "
+            "counted from 0, and all below the length must be there [row-source]"
+        ) from fault
+    examples = tf.nest.flatten(first)
+    one_thread = threading.Lock()  # sources that read files with `seek` are no good for two
+
+    def read(numbers: Any) -> list[Any]:
+        columns: list[list[Any]] = [[] for _ in examples]
+        for number in numbers.tolist():
+            with one_thread:
+                arrays = tf.nest.flatten(_arrays(source[number]))
+            if [(one.shape, one.dtype.kind) for one in arrays] != [(one.shape, one.dtype.kind) for one in examples]:
+                raise ValueError(
+                    f"row {number} of the source is {_shapes(arrays)}, but row 0 is {_shapes(examples)}. All rows need "
+                    "the same components, shapes and dtypes [row-source]"
+                )
+            for column, array in zip(columns, arrays, strict=True):
+                column.append(array)
+        return [
+            np.stack(column).astype(_dtype(one), copy=False) if column else np.empty((0, *one.shape), _dtype(one))
+            for column, one in zip(columns, examples, strict=True)
+        ]
+
+    specs = [tf.TensorSpec(one.shape, tf.as_dtype(_dtype(one))) for one in examples]
+    return _dataset(
+        EpochOrder(num_rows, shuffle, seed),
+        batch_size,
+        drop_remainder,
+        begin_epoch=lambda: None,
+        read=read,
+        read_spec=tuple(specs),
+        parse=None,
+        element_spec=tf.nest.pack_sequence_as(first, specs),
+        name="rows",
+        facts=(f"{type(source).__name__} of {num_rows} rows", *map(_digest, (first, last))),
+    )
+
+
+def _dataset(order: EpochOrder, batch_size: int, drop_remainder: bool, *, facts: tuple[str, ...], **source: Any) -> Any:
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size}: a batch has at least one row [row-source]")
+    how = f"shuffle={order.shuffle!r}, seed={order.seed}, batch_size={batch_size}, drop_remainder={drop_remainder}"
+    return IndexSource(
+        number=number_of_new_source(),
+        order=order,
+        batch_size=batch_size,
+        drop_remainder=drop_remainder,
+        facts=(how, *facts),
+        **source,
+    ).dataset()
+
+
+def _traced(parse: Callable[..., Any], record: Any) -> tuple[Any, Any]:
+    """`parse` of a record and a seed, traced, as a flat list; and the spec of what it returns."""
+    parameters = inspect.signature(parse).parameters
+    takes_seed = "seed" in parameters or sum(one.default is one.empty for one in parameters.values()) > 1
+
+    def function(record: Any, seed: Any) -> Any:
+        return parse(record, seed) if takes_seed else parse(record)
+
+    traced = tf.function(function).get_concrete_function(record, tf.TensorSpec([2], tf.int64))
+    spec = tf.nest.map_structure(tf.type_spec_from_value, traced.structured_outputs)
+    if not all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank is not None for leaf in tf.nest.flatten(spec)):
+        raise ValueError(f"parse returns {spec}: it must return dense tensors of known rank [row-source]")
+    definition = traced.graph.as_graph_def()
+    nodes = [*definition.node, *(node for inner in definition.library.function for node in inner.node_def)]
+    if draws := sorted({node.op for node in nodes if DRAWS.match(node.op) and "PyFunc" not in node.op}):
+        raise ValueError(
+            f"parse draws random numbers ({', '.join(draws)}), which depend on the rows that were parsed before. Let "
+            "it take a seed: parse(record, seed), and use tf.random.stateless_*(seed=seed) [row-source]"
+        )
+    return lambda record, seed: tf.nest.flatten(traced(record, seed)), spec
+
+
+def _arrays(row: Any) -> Any:
+    """A row in arrays: tuples and dicts stay, a list is an array."""
+    if isinstance(row, dict):
+        return {name: _arrays(part) for name, part in row.items()}
+    if isinstance(row, tuple):
+        return tuple(map(_arrays, row))
+    return np.asarray(row)
+
+
+def _dtype(array: Any) -> Any:
+    return object if array.dtype.kind in "OSU" else array.dtype
+
+
+def _shapes(arrays: Sequence[Any]) -> str:
+    return ", ".join(f"{one.dtype} {one.shape}" for one in arrays)
+
+
+def _digest(row: Any) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in tf.nest.flatten(row):
+        digest.update(f"{part.shape} {part.dtype}".encode())
+        digest.update(repr(part.tolist()).encode() if part.dtype == object else part.tobytes())
+    return digest.hexdigest()
