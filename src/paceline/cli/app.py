@@ -62,12 +62,14 @@ class _Verbs(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def _load_others(self) -> None:
+        from paceline.cli.data_verb import verbs as data_verbs
         from paceline.cli.plan_verb import plan
         from paceline.cli.snapshot import snapshot
 
         if "snapshot" not in self.commands:
             verbs = typer.Typer(add_completion=False, rich_markup_mode=None)
             verbs.command("plan")(plan)
+            self.add_command(typer.main.get_command(data_verbs), "data")
             self.add_command(typer.main.get_command(verbs), "plan")
             self.add_command(_RENDER, "render")
             self.add_command(typer.main.get_command(snapshot), "snapshot")

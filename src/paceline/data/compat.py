@@ -15,8 +15,10 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | a map's `_map_func` | what has been traced is called again, over other rows |
 | its `_num_parallel_calls`, `_deterministic`, `_use_unbounded_threadpool`, `_force_synchronous` | its options |
 | a batch's `_batch_size`, `_drop_remainder` | the same batches, of other rows |
+| an interleave's `_cycle_length`, `_block_length` | the same interleave, in parallel |
 | `_count` of take, skip, repeat; a zip's `_datasets` | the same stage over other rows |
 | a spec's `_flat_tensor_specs` | how many tensors a traced function takes for an element |
+| `model_pb2` | what the stages of a running iterator have cost |
 | `op_def_registry` | whether an operation has a state |
 """
 
@@ -24,6 +26,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import model_pb2
 from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
 from tensorflow.python.data.ops.shuffle_op import _ShuffleDataset
 from tensorflow.python.framework import op_def_registry
@@ -117,6 +120,14 @@ def options_of_batch(dataset: Any) -> dict[str, Any] | None:
     if (deterministic := getattr(dataset, "_deterministic", "default")) != "default":
         options["deterministic"] = deterministic == "true"
     return options
+
+
+def options_of_interleave(dataset: Any) -> tuple[Any, int, int] | None:
+    """The traced function of an interleave, its cycle and block length; None: it is none, or parallel already."""
+    if kind_of(dataset) != "Interleave" or (function := traced_function_of(dataset)) is None:
+        return None
+    cycle, block = (int(getattr(dataset, name)) for name in ("_cycle_length", "_block_length"))
+    return function, cycle, block
 
 
 def count_of(dataset: Any) -> Any:
@@ -219,6 +230,13 @@ def writes_file(dataset: Any) -> bool:
         name = getattr(dataset, "_filename", None)
         return name is not None and bool(name.numpy())
     return "SnapshotDataset" in kind
+
+
+def model_of(iterator: Any) -> Any:
+    """What TensorFlow has counted of an iterator that is tuned: a `ModelProto`, with a node for each stage."""
+    found = model_pb2.ModelProto()
+    found.ParseFromString(tf.raw_ops.IteratorGetModelProto(iterator=resource_of(iterator)).numpy())
+    return found
 
 
 def resource_of(iterator: Any) -> Any:

@@ -80,10 +80,15 @@ class Division:
         return f"own rows 1: {','.join(kinds)} | {','.join(behind)}"
 
     @property
+    def maps(self) -> list[Any]:
+        """The stages whose functions this rank calls for its own rows only."""
+        of_rows = [step.dataset for step in self.row_steps if isinstance(step, RowMap)]
+        return [*of_rows, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS)]
+
+    @property
     def mapped(self) -> list[str]:
-        """The names of the functions that this rank calls for its own rows only."""
-        maps = [step.dataset for step in self.row_steps if isinstance(step, RowMap)]
-        return [name_of_map(one) for one in (*maps, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS))]
+        """The names of these functions."""
+        return [name_of_map(one) for one in self.maps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
     """
     kind = compat.kind_of(one)
     if kind in MAPS:
-        if reason := _reason_to_stay(one) or _reason_of_state(one):
+        if reason := reason_to_stay(one) or _reason_of_state(one):
             found.reasons.append(f"map `{name_of_map(one)}` runs on all rows on every rank, {reason}")
             return one, []
         [source] = compat.inputs_of(one)
@@ -195,7 +200,7 @@ def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap 
     return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), [rows for rows, _ in branches])), steps
 
 
-def _reason_to_stay(one: Any) -> str:
+def reason_to_stay(one: Any) -> str:
     """Why a map cannot come behind the choice of rows; empty: it can."""
     if compat.traced_function_of(one) is None or compat.options_of_map(one).get("deterministic") is False:
         return "as its order is not deterministic"
@@ -240,13 +245,13 @@ def _behind_batch(one: Any) -> str:
         return ""
     name = name_of_map(one)
     return (
-        f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches: "
-        "before .batch(), it would work on the rows of this rank"
+        f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches: before "
+        ".batch(), it would work on the rows of this rank"
     )
 
 
 def name_of_map(one: Any) -> str:
-    """The name of the function that a map calls, for messages."""
+    """The name of the Python function that a stage calls."""
     return str(getattr(compat.given_function_of(one), "__name__", "function"))
 
 

@@ -1,0 +1,49 @@
+"""``python -P -m paceline.bootstrap.data_profiling RESULT SCRIPT [ARGUMENTS]``: how `paceline data profile` measures.
+
+Runs the script up to its first `fit`, which measures the data that it is given in place of training. RESULT is a file
+for the profile as JSON. What is wrong is said here, on stderr; the exit code says that it was.
+"""
+
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, ConfigurationError
+from paceline.importing import after_import
+from paceline.wire.codec import encode
+
+
+def main(result: Path, script: Path, arguments: list[str]) -> None:
+    """Runs `script`; ends the process."""
+    os.dup2(2, 1)  # what the script prints is no part of the profile
+
+    def measure(model: Any, x: Any = None, *_: Any, **__: Any) -> None:
+        del model
+        from paceline.data.profiling import profile
+
+        print("paceline: measuring the data of the first fit ...", file=sys.stderr, flush=True)
+        try:
+            result.write_bytes(encode(profile(x)))
+        except ConfigurationError as refusal:
+            print(f"paceline: {refusal}", file=sys.stderr)
+            raise SystemExit(EXIT_CONFIGURATION) from None
+        raise SystemExit(0)
+
+    def install(keras: Any) -> None:
+        from paceline.fit.install import install_with_keras
+
+        install_with_keras()
+        keras.Model.fit = measure
+
+    after_import("keras", install)
+    sys.path.insert(0, str(script.resolve().parent))
+    sys.argv[:] = [str(script), *arguments]
+    runpy.run_path(str(script), run_name="__main__")
+    print(f"paceline: {script} has ended without a call of fit: nothing to profile. [data-profile]", file=sys.stderr)
+    raise SystemExit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,78 @@
+"""``paceline data``: what is to be known of a script's data. Loads neither TensorFlow nor NumPy."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cli.parameters import refuse, require_linux
+from paceline.errors import EXIT_FAILED
+
+verbs = typer.Typer(
+    name="data",
+    help="Find out what the input of a script costs.",
+    epilog="Try: paceline data profile train.py",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python file that calls fit.", show_default=False)]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="The script's own.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write the tables to this file: .svg or .html.", show_default=False),
+]
+
+
+@verbs.callback()
+def _data() -> None:
+    """A verb stays a verb, also as the only one."""
+
+
+@verbs.command("profile", context_settings={"allow_interspersed_args": False})
+def profile(script: Script, arguments: Arguments = None, as_json: Json = False, plot: Plot = None) -> None:
+    """Show where the time of an input pipeline goes, and what would make it faster.
+
+    Runs the script up to its first fit, and reads the tf.data.Dataset that fit is given: what each stage costs, what
+    several workers would share, and each change that was tried with what it brought. Nothing is trained.
+
+    \b
+    Examples:
+      paceline data profile train.py
+      paceline data profile --plot data.svg train.py images
+    """
+    require_linux()
+    from dataclasses import asdict
+
+    from paceline.plan.data_profile import DataProfile
+    from paceline.wire.codec import Decoder
+
+    if not script.is_file():
+        refuse(f"SCRIPT: there is no file {str(script)!r} [option]")
+    if plot is not None and plot.suffix not in (".svg", ".html"):
+        refuse(f"--plot: received {str(plot)!r}; expected a name that ends in .svg or .html [option]")
+    with tempfile.TemporaryDirectory(prefix="paceline-data-") as folder:
+        result = Path(folder, "profile.json")
+        program = [sys.executable, "-P", "-m", "paceline.bootstrap.data_profiling", str(result), str(script)]
+        variables = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+        exit_code = subprocess.run([*program, *(arguments or ())], env=variables, check=False).returncode
+        if exit_code or not result.exists():
+            raise typer.Exit(exit_code or EXIT_FAILED)
+        found = Decoder[DataProfile](DataProfile)(result.read_bytes())
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+    if not as_json or plot is not None:
+        from paceline.cli.data_tables import export_profile, print_profile  # rich, which help does not need
+
+        if not as_json:
+            print_profile(found)
+        if plot is not None:
+            export_profile(found, plot)

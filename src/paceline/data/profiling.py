@@ -1,0 +1,227 @@
+"""Where the time of an input pipeline goes, stage by stage, and what would make it faster: measured, not guessed.
+
+TensorFlow counts the processor time of each stage while an iterator runs (`tf.raw_ops.IteratorGetModelProto`). Advice
+is applied to the script's dataset, and both are read in turn: what is printed is how many times faster that was.
+"""
+
+import contextlib
+import functools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.data import compat
+from paceline.data.auto_shard import is_sharded_by_hand
+from paceline.data.fingerprint import draws_by_chance
+from paceline.data.local_batches import divided, local_batches, rows_of
+from paceline.data.rebuilding import UnknownStageError, interleaved_again, mapped_again, with_change
+from paceline.data.stages import MAPS, Division, Whole, name_of_map, reason_to_stay
+from paceline.errors import ConfigurationError
+from paceline.plan.data_profile import Advice, DataProfile, StageCost
+
+_ONE_AT_A_TIME = frozenset(["Map", "Interleave", "FlatMap", "Filter", "Scan"])
+_OF_ROWS = frozenset(["Batch", "ParallelBatch", "PaddedBatch", "Shuffle", "Repeat"])
+_WORTH_AN_ADVICE = 0.1
+"""The share of the time that a stage must have."""
+_WORTH_A_LINE = 1.1
+"""How many times faster a change must be."""
+_ROUNDS = 3
+_LOOKING_SECONDS = 0.01
+_LONGEST_EPOCH_SECONDS = 30.0
+"""What is cached must have been read once."""
+_LARGEST_CACHE = 1 << 30
+_NUM_WORKERS = 2
+
+
+def profile(dataset: Any, *, seconds: float = 1.0) -> DataProfile:
+    """Measures an input pipeline: what each stage costs, and what would make it faster.
+
+        print(paceline.data.profile(dataset))
+
+    Reads the dataset, for about ten times `seconds`. Shuffles draw the orders of epochs meanwhile, so this belongs
+    into a script of its own, or use ``paceline data profile train.py``. Nothing else should run on the host.
+
+    Args:
+        dataset: A `tf.data.Dataset` of batches.
+        seconds: How long each way is read, three times.
+
+    Raises:
+        ConfigurationError: it is something else, has no row, or is not batched.
+    """
+    if not isinstance(dataset, tf.data.Dataset):
+        raise ConfigurationError(
+            f"Received {type(dataset).__name__} to profile; expected a tf.data.Dataset of batches. Arrays need no "
+            "profile: rows are gathered. [data-profile]"
+        )
+    if all(leaf.shape.rank == 0 for leaf in tf.nest.flatten(dataset.element_spec)):
+        raise ConfigurationError("The dataset has no batches: add .batch(batch_size). [not-batched]")
+    as_in_fit = functools.partial(local_batches, rank=0, size=1)
+    clock = _Clock(seconds)
+    costs = _costs(dataset, clock)
+    division = Whole() if is_sharded_by_hand(dataset) else divided(dataset)
+    total = sum(cost.seconds for cost in costs) or 1.0
+    found = []
+    for said, stage, change in _changes(costs, total):
+        with contextlib.suppress(UnknownStageError):
+            changed = with_change(dataset, stage, change)
+            for _ in changed if said.startswith(".cache") else ():
+                pass  # fills the cache
+            found.append(Advice(said, clock.gain(as_in_fit(dataset), as_in_fit(changed))))
+    rank = local_batches(dataset, 0, _NUM_WORKERS)
+    return DataProfile(
+        clock.rows_per_second(as_in_fit(dataset)),
+        tuple(_marked(cost, total, division) for cost in costs),
+        tuple(sorted((one for one in found if one.gain >= _WORTH_A_LINE), key=lambda one: -one.gain)),
+        clock.gain(as_in_fit(dataset), rank, _NUM_WORKERS),
+        getattr(division, "stays", ""),
+    )
+
+
+class _Clock:
+    """Reads datasets for a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def rows_per_second(self, dataset: Any) -> float:
+        """Of whole epochs; or of a part of one, after the first batch, before which buffers are filled."""
+        rows, elapsed = 0, 0.0
+        while elapsed < self._seconds:
+            begun = time.perf_counter()
+            iterator = iter(dataset)
+            if (first := next(iterator, None)) is None:
+                raise ConfigurationError("The dataset has no batch. [data-profile]")
+            filled, of_rest = time.perf_counter(), 0
+            for batch in iterator:
+                of_rest += int(rows_of(batch))
+                if elapsed + time.perf_counter() - filled >= self._seconds:
+                    return (rows + of_rest) / (elapsed + time.perf_counter() - filled)
+            rows += int(rows_of(first)) + of_rest
+            elapsed += time.perf_counter() - begun
+        return rows / elapsed
+
+    def gain(self, dataset: Any, changed: Any, times: int = 1) -> float:
+        """How many times more rows a second `changed` gives, `times` over, than `dataset`, read in turn."""
+        pairs = [(self.rows_per_second(changed), self.rows_per_second(dataset)) for _ in range(_ROUNDS)]
+        return float(times * statistics.median(new / old for new, old in pairs))
+
+    def model(self, dataset: Any) -> tuple[Any, float]:
+        """TensorFlow's own record of an iterator that has run for a while, and the rows of a batch."""
+        options = tf.data.Options()
+        options.autotune.enabled = True  # else there is no record
+        options.experimental_optimization.apply_default_optimizations = False  # else stages are put together
+        iterator, rows, batches, begun = iter(dataset.with_options(options)), 0, 0, time.perf_counter()
+        with _latest_model(iterator) as latest:
+            for batch in iterator:
+                rows, batches = rows + int(rows_of(batch)), batches + 1
+                if time.perf_counter() - begun >= self._seconds:
+                    break
+        if not rows:
+            raise ConfigurationError("The dataset has no row. [data-profile]")
+        return latest[-1], rows / batches
+
+
+@contextlib.contextmanager
+def _latest_model(iterator: Any) -> Iterator[list[Any]]:
+    """The last record of an iterator in which all stages are: those that have come to their end are in none."""
+    found, is_over = [compat.model_of(iterator)], threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOKING_SECONDS):
+            now = compat.model_of(iterator)
+            if len(now.nodes) >= len(found[-1].nodes):
+                found[:] = [now]
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield found
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    stage: Any
+    """Of the script's dataset."""
+    seconds: float
+    """Of processor time, for a row of a batch."""
+    element_bytes: float
+
+
+def _costs(dataset: Any, clock: _Clock) -> list[_Cost]:
+    model, rows_of_batch = clock.model(dataset)
+    nodes = model.nodes
+
+    def walk(one: Any, number: int, elements_per_row: float) -> Iterator[_Cost]:
+        if compat.kind_of(one) == "Options":
+            yield from walk(compat.inputs_of(one)[0], number, elements_per_row)
+            return
+        node, sources = nodes[number], compat.inputs_of(one)
+        inner, own = node.inputs[len(sources) :], _seconds_of(node)
+        for source, input_ in zip(sources, node.inputs, strict=False):
+            ratio = node.ratio or nodes[input_].num_elements / max(1, node.num_elements)
+            yield from walk(source, input_, elements_per_row * ratio)
+        # Datasets that an interleave makes are a part of it.
+        own += sum(_seconds_below(nodes, input_) for input_ in inner) / max(1, node.num_elements)
+        if compat.kind_of(one) == "Shuffle":
+            own = 0.0  # what TensorFlow counts is the wait for rows
+        yield _Cost(one, own * elements_per_row, node.bytes_produced / max(1, node.num_elements))
+
+    [below_root] = nodes[model.output].inputs
+    return list(walk(dataset, below_root, 1 / rows_of_batch))
+
+
+def _seconds_of(node: Any) -> float:
+    return float(node.processing_time / 1e9 / max(1, node.num_elements))
+
+
+def _seconds_below(nodes: Any, number: int) -> float:
+    node = nodes[number]
+    below: list[float] = [_seconds_below(nodes, one) for one in node.inputs]
+    return float(node.processing_time / 1e9 + sum(below))
+
+
+def _marked(cost: _Cost, total: float, division: Any) -> StageCost:
+    one, kind = cost.stage, compat.kind_of(cost.stage)
+    own = division.maps if isinstance(division, Division) else []
+    return StageCost(
+        f"{kind} {name_of_map(one)}" if compat.traced_function_of(one) is not None else kind,
+        cost.seconds,
+        cost.seconds / total,
+        one_at_a_time=kind in _ONE_AT_A_TIME,
+        on_own_rows=any(stage is one for stage in own),
+    )
+
+
+def _changes(costs: list[_Cost], total: float) -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
+    """What might make the dataset faster: what to write, the stage, and what then stands in its place."""
+    parallel = {"num_parallel_calls": tf.data.AUTOTUNE}
+    for cost in costs:
+        one = cost.stage
+        if cost.seconds < _WORTH_AN_ADVICE * total or compat.kind_of(one) not in ("Map", "Interleave"):
+            continue
+        again = functools.partial(interleaved_again, one, parallel)
+        if compat.kind_of(one) == "Map":
+            again = functools.partial(mapped_again, one, {**compat.options_of_map(one), **parallel})
+        yield f"num_parallel_calls=tf.data.AUTOTUNE on `{name_of_map(one)}`", one, again
+    kinds = [compat.kind_of(cost.stage) for cost in costs]
+    end_of_rows = next((at for at, kind in enumerate(kinds) if kind in _OF_ROWS), len(kinds))
+    maps = [cost for cost, kind in zip(costs[:end_of_rows], kinds, strict=False) if kind in MAPS]
+    if not maps or "Cache" in kinds or "Zip" in kinds:
+        return
+    last = maps[-1]
+    number = int(last.stage.cardinality())
+    takes_seconds = number * sum(cost.seconds for cost in costs[: costs.index(last) + 1])
+    size = number * last.element_bytes
+    is_small = number > 0 and size <= _LARGEST_CACHE and takes_seconds <= _LONGEST_EPOCH_SECONDS
+    is_always_the_same = not any(reason_to_stay(cost.stage) for cost in maps) and not draws_by_chance(last.stage)
+    if is_small and is_always_the_same:
+        said = f".cache() behind `{name_of_map(last.stage)}` ({size / 1e6:.1f} MB), from the second epoch on"
+        yield said, last.stage, lambda _: last.stage.cache()

@@ -1,0 +1,75 @@
+"""What an input pipeline costs, as `paceline data profile` and `paceline.data.profile` tell it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """What a stage of the pipeline costs."""
+
+    name: str
+    """Its kind, and the function that it calls: ``ParallelMap decode``."""
+    seconds_per_row: float
+    """Processor time for each row of a batch, of all threads, without the stages before it."""
+    share: float
+    """Of the processor time of all stages."""
+    one_at_a_time: bool
+    """Whether it calls its function for one element after the other."""
+    on_own_rows: bool
+    """Whether each of several workers does this for its own rows only; else each does it for all rows."""
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """As in a table under `HEADS`."""
+        calls = "one at a time" if self.one_at_a_time else ""
+        several = "own rows" if self.on_own_rows else "all rows on each"
+        return self.name, f"{self.seconds_per_row * 1e6:.1f}", f"{self.share:.0%}", calls, several
+
+
+HEADS = ("stage", "us a row", "share", "calls", "on several workers")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change, and what it was found to bring."""
+
+    change: str
+    """What to write."""
+    gain: float
+    """Rows per second with the change, over those without."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataProfile:
+    """What was measured."""
+
+    rows_per_second: float
+    """Of the dataset as it is, in one worker."""
+    stages: tuple[StageCost, ...]
+    """From the source on."""
+    advice: tuple[Advice, ...]
+    """The largest gain first."""
+    gain_of_two_workers: float
+    """Rows per second of both together, if each has as many cores as this process, over those of one."""
+    stays: str
+    """What each worker does for all rows, and how to change that; empty: nothing that is worth a word."""
+
+    @property
+    def conclusions(self) -> list[str]:
+        """Sentences, to be read below the stages."""
+        told = [
+            f"{self.rows_per_second:.0f} rows/s in one worker.",
+            f"Two workers, each with as many cores: {self.gain_of_two_workers:.2f} times as many.",
+        ]
+        if self.stays:
+            told.append(f"{self.stays[0].upper()}{self.stays[1:]}.")
+        told.append("Measured changes:" if self.advice else "No change was found that makes it faster.")
+        return told + [f"  {one.change}: {one.gain:.1f} times as fast" for one in self.advice]
+
+    def __str__(self) -> str:
+        lines = [HEADS, *(one.cells for one in self.stages)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        ]
+        return "\n".join([*table, "", *self.conclusions])

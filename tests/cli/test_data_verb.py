@@ -1,0 +1,62 @@
+"""`paceline data profile` as users type it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from paceline.cli.app import app
+
+LIMIT_SECONDS = 240
+
+SCRIPT = """
+import sys
+import keras
+import tensorflow as tf
+
+def decode(number):
+    return tf.reduce_sum(tf.random.stateless_uniform([5000], [number, 1]))[tf.newaxis], [0.0]
+
+print("the script runs", sys.argv[1:])
+rows = tf.data.Dataset.range(1000).map(decode)
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(rows.batch(10), epochs=3)
+raise SystemExit("a profile trains nothing")
+"""
+
+
+def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "paceline", "data", "profile", *words]
+    return subprocess.run(program, cwd=folder, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+
+
+@pytest.mark.processes
+def test_a_profile_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    finished = typed(tmp_path, "--json", "--plot", "data.svg", "train.py", "--rows", "3")
+    assert finished.returncode == 0, finished.stderr
+    assert "the script runs ['--rows', '3']" in finished.stderr
+    told = json.loads(finished.stdout)
+    assert [stage["name"] for stage in told["stages"]] == ["Range", "Map decode", "Batch"]
+    assert told["stages"][1]["share"] > 0.5
+    assert "Map decode" in (tmp_path / "data.svg").read_text().replace("&#160;", " ")
+
+
+@pytest.mark.processes
+def test_what_cannot_be_profiled_is_said(tmp_path: Path) -> None:
+    (tmp_path / "arrays.py").write_text(SCRIPT.replace("rows.batch(10)", "tf.zeros([4, 1])"))
+    (tmp_path / "nothing.py").write_text("print('nothing')")
+    arrays, nothing = typed(tmp_path, "arrays.py"), typed(tmp_path, "nothing.py")
+    assert arrays.returncode == 78
+    assert "expected a tf.data.Dataset of batches" in arrays.stderr
+    assert nothing.returncode == 1
+    assert "has ended without a call of fit" in nothing.stderr
+
+
+@pytest.mark.parametrize("words", [["none.py"], ["--plot", "a.pdf", __file__]])
+def test_wrong_words_are_refused(words: list[str]) -> None:
+    assert CliRunner().invoke(app, ["data", "profile", *words]).exit_code == 2

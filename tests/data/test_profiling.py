@@ -1,0 +1,96 @@
+"""What a profile says of a pipeline is what reading the pipeline shows."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import paceline.data
+from paceline.data.rebuilding import UnknownStageError, mapped_again, with_change
+from paceline.errors import ConfigurationError
+
+
+def _sleep(number: Any) -> Any:
+    time.sleep(0.004)
+    return number
+
+
+def slow(number: Any) -> Any:
+    return tf.ensure_shape(tf.numpy_function(_sleep, [number], tf.int64), [])
+
+
+def counting(number: Any) -> Any:
+    return slow(number)
+
+
+def sorted_numbers(number: Any) -> Any:
+    numbers = tf.random.stateless_uniform([30_000], [number, 1])
+    return tf.reduce_sum(tf.sort(numbers))
+
+
+def test_the_slow_map_is_found_and_a_parallel_one_tried() -> None:
+    rows = tf.data.Dataset.range(10_000).shuffle(10).map(paceline.data.element_wise(slow))
+    profile = paceline.data.profile(rows.map(lambda number: number + 1).batch(4).prefetch(1), seconds=0.3)
+    stages = {one.name: one for one in profile.stages}
+    assert list(stages) == ["Range", "Shuffle", "Map slow", "Map <lambda>", "Batch", "Prefetch"]
+    assert stages["Map slow"].share > 0.7
+    assert stages["Map slow"].seconds_per_row > 0.004
+    assert [one.on_own_rows for one in profile.stages] == [False, False, True, True, False, False]
+    assert profile.rows_per_second < 250
+    [advice] = profile.advice
+    assert advice.change == "num_parallel_calls=tf.data.AUTOTUNE on `slow`"
+    assert advice.gain > 1.2
+    assert profile.gain_of_two_workers > 1.3
+    text = str(profile)
+    assert "one at a time" in text
+    assert f"num_parallel_calls=tf.data.AUTOTUNE on `slow`: {advice.gain:.1f} times as fast" in text
+
+
+def test_a_cache_is_tried_where_the_rows_are_always_the_same() -> None:
+    dataset = tf.data.Dataset.range(64).map(sorted_numbers, num_parallel_calls=2).shuffle(64).batch(8)
+    profile = paceline.data.profile(dataset, seconds=0.2)
+    [advice] = profile.advice
+    assert advice.change == ".cache() behind `sorted_numbers` (0.0 MB), from the second epoch on"
+    assert advice.gain > 2
+    drawn = tf.data.Dataset.range(64).map(lambda number: tf.random.uniform([9]) + sorted_numbers(number), 2).batch(8)
+    assert not paceline.data.profile(drawn, seconds=0.1).advice
+
+
+def test_what_stays_on_all_rows_is_said() -> None:
+    dataset = tf.data.Dataset.range(64).map(counting).batch(8)
+    profile = paceline.data.profile(dataset, seconds=0.2)
+    assert "Map `counting` runs on all rows on every rank" in str(profile)
+    assert not any("cache" in advice.change for advice in profile.advice)
+    assert profile.gain_of_two_workers < 1.5
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (np.zeros(3), "Received ndarray"),
+        (tf.data.Dataset.range(3), "has no batches"),
+        (tf.data.Dataset.range(0).batch(2), "has no row"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(data: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        paceline.data.profile(data, seconds=0.05)
+
+
+def test_a_change_keeps_everything_behind_the_stage() -> None:
+    def build() -> tuple[Any, Any]:
+        tf.random.set_seed(3)
+        stage = tf.data.Dataset.range(20).map(lambda number: {"a": number, "b": [number, 1]})
+        dataset = stage.cache().map(lambda row: (row["b"], row["a"])).take(9).skip(1).repeat(2).batch(4).prefetch(2)
+        return stage, tf.data.Dataset.zip((dataset, tf.data.Dataset.range(9)))
+
+    stage, dataset = build()
+    changed = with_change(dataset, stage, lambda rows: mapped_again(stage, {"num_parallel_calls": 2}, rows))
+    assert changed.element_spec == dataset.element_spec
+    for one, other in zip(dataset, changed, strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+    unknown = stage.filter(lambda row: row["a"] > 2)
+    with pytest.raises(UnknownStageError, match="Filter"):
+        with_change(unknown, stage, lambda rows: rows)
