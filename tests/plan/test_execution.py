@@ -1,6 +1,7 @@
 """Plans on threads with real queues give what one process gives, with the weights that the papers say."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from drawn_plans import plans
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_threads import PRIME, Weights, execute
 
-from paceline.plan.actions import Plan
+from paceline.plan.actions import Action, Plan
 from paceline.plan.checks import faults
 from paceline.plan.planning import make_plan
 from paceline.plan.schedules import schedule_named
@@ -16,14 +17,23 @@ from paceline.plan.shape import Shape
 
 
 def _one_process(
-    shape: Shape, micro_batches: int, batches: int, weights: Weights, delays: dict[int, int] | None = None
+    shape: Shape,
+    micro_batches: int,
+    batches: int,
+    weights: Weights,
+    delays: dict[int, int] | None = None,
+    sizes: Sequence[int] = (),
 ) -> Weights:
-    """Batch after batch; chunk c computes with the weights that lack its last `delays[c]` updates."""
+    """Batch after batch; chunk c computes with the weights that lack its last `delays[c]` updates.
+
+    `sizes`: how many micro-batches each batch has of those that the plan gives it.
+    """
     versions = [weights]
     for batch in range(batches):
         used = {chunk: versions[max(0, batch - (delays or {}).get(chunk, 0))][chunk] for chunk in weights}
         sums: dict[int, int] = defaultdict(int)
-        for number in range(batch * micro_batches, (batch + 1) * micro_batches):
+        first = batch * micro_batches
+        for number in range(first, first + (sizes[batch] if sizes else micro_batches)):
             x: dict[int, int] = {}
             gradients: dict[int, int] = {}
             for chunk in range(shape.num_chunks):
@@ -78,6 +88,28 @@ def test_2bw_lacks_one_update(stages: int, more: int, batches: int) -> None:
     weights = _weights(stages)
     delays = dict.fromkeys(range(stages), 1)
     assert execute(plan, weights) == _one_process(plan.shape, stages + more, batches, weights, delays)
+
+
+@given(plans(), st.data())
+def test_a_plan_is_right_without_some_micro_batches(plan: Plan, data: st.DataObject) -> None:
+    """Data end early, and batches have fewer rows than micro-batches: the executor leaves out what there is not."""
+    sizes = data.draw(st.lists(st.integers(1, plan.micro_batches), min_size=1, max_size=plan.batches))
+
+    def is_there(action: Action) -> bool:
+        batch, index = plan.place_of(action)
+        return batch < len(sizes) and index < sizes[batch]
+
+    left = tuple(tuple(filter(is_there, actions)) for actions in plan.actions)
+    shorter = replace(plan, batches=len(sizes), actions=left)
+    computed = [one for stage in range(plan.shape.num_stages) for one in shorter.computations(stage)]
+    delays = {
+        chunk: max(plan.place_of(one)[0] - one.version for one in plan.computations(stage) if one.chunk == chunk)
+        for chunk, stage in enumerate(plan.shape.stage_of)
+    }
+    assert {plan.place_of(one) for one in computed} == {(at, n) for at, size in enumerate(sizes) for n in range(size)}
+    weights = _weights(plan.shape.num_chunks)
+    expected = _one_process(plan.shape, plan.micro_batches, len(sizes), weights, delays, sizes)
+    assert execute(shorter, weights) == expected
 
 
 @given(plans(("pipedream", "pipedream_2bw")))

@@ -120,6 +120,19 @@ class Plan:
         """What `stage` computes, in order."""
         return [action for action in self.actions[stage] if isinstance(action, Compute)]
 
+    def place_of(self, action: Action) -> tuple[int, int]:
+        """The batch that an action is for, and which of its micro-batches; of an update the first.
+
+        A plan without all actions of the last micro-batches of a batch, or of the last batches, is right for the rest.
+        """
+        match action:
+            case Compute():
+                return divmod(action.micro_batch, self.micro_batches)
+            case Update(version):
+                return version - 1, 0
+            case _:
+                return divmod(action.message.micro_batch, self.micro_batches)
+
     def last_uses(self, stage: int) -> dict[int, int]:
         """By version of the weights, where in the list of `stage` something is computed with it for the last time."""
         return {

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 from delayed_training import digits_accuracy, digits_model, linear_data, linear_model, linear_weights, train_late
 from pipelined_models import JOBS
 
@@ -28,8 +29,8 @@ held: list[int] = []
 def noting(make_next):
     def noted(self, place):
         make_next(self, place)
-        first = self._weights[0]
-        views = [np.asarray(memoryview(values[id(first)])) for values in self.held.values()]  # of their own memory
+        firsts = [values[id(weight)] for weight in self._weights[:1] for values in self.held.values()]
+        views = [np.asarray(memoryview(value)) for value in firsts]  # of their own memory
         places = {view.__array_interface__["data"][0] for view in views}
         held.append(len(places) + 1)  # the update makes another one
 
@@ -73,7 +74,8 @@ for schedule, micro_batches, vertical_sync, late in KINDS[::3]:
         for layer in plain.layers
         for variable in layer.trainable_variables
     }
-    losses = train_late(plain, late_of, job.x, job.y, batch_rows=4, epochs=3, together=3)
+    batches = [(job.x[begin : begin + 4], job.y[begin : begin + 4]) for begin in range(0, len(job.x), 4)]
+    losses = train_late(plain, late_of, batches, epochs=3, together=3)
     keras.utils.set_random_seed(5)
     cut = {2: ["third"], 3: ["first", "fourth"]}[stages]
     recompute = schedule == "pipedream_2bw"
@@ -93,6 +95,28 @@ for schedule, micro_batches, vertical_sync, late in KINDS[::3]:
     for own, whole in zip(keras.models.load_model(folder / f"{schedule}.keras").weights, plain.weights, strict=True):
         np.testing.assert_allclose(own.numpy(), whole.numpy(), rtol=1e-9, atol=1e-12, err_msg=whole.path)
     print(f"{schedule}: as one process with late weights", flush=True)
+
+
+def convolved():
+    """A layer for each stage, on sequences of any length."""
+    keras.utils.set_random_seed(7)
+    hidden = [keras.layers.Conv1D(4, 3, padding="same", name=f"c{at}") for at in range(stages - 1)]
+    return keras.Sequential([keras.Input((None, 3)), *hidden, keras.layers.GlobalAveragePooling1D(name="mean")])
+
+
+random = np.random.default_rng(2)
+batches = [(random.normal(size=(5, length, 3)), random.normal(size=(5, 4))) for length in (6, 4, 6, 9, 4)]
+plain = convolved()
+plain.compile("sgd", "mse")
+late_of = {id(one): DEEP[int(layer.name[1:])] for layer in plain.layers[:-1] for one in layer.trainable_variables}
+losses = train_late(plain, late_of, batches, epochs=1, together=5)
+specs = tf.TensorSpec([None, None, 3], tf.float64), tf.TensorSpec([None, 4], tf.float64)
+with strategy_of("pipedream", 1, vertical_sync=False).scope():
+    model = convolved()
+    model.compile("sgd", "mse", steps_per_execution=5)
+data = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=specs)
+np.testing.assert_allclose(model.fit(data, verbose=0).history["loss"], losses, rtol=1e-9)
+print("pipedream: batches of several shapes", flush=True)
 
 keras.config.set_floatx("float32")
 with np.load(Path(__file__).parents[3] / "examples" / "data" / "mnist_10k.npz") as digits:

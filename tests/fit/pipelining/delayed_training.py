@@ -32,38 +32,35 @@ def linear_weights(
 
 
 def train_late(
-    model: Any, late_of: dict[int, int], x: Any, y: Any, *, batch_rows: int, epochs: int, together: int
+    model: Any, late_of: dict[int, int], batches: Sequence[tuple[Any, Any]], *, epochs: int, together: int
 ) -> list[float]:
     """Trains a plain Keras model; the loss of each epoch.
 
     Args:
         model: Compiled.
         late_of: By the identity of a trained variable, how many updates it lacks.
-        x: Inputs.
-        y: Targets.
-        batch_rows: Of all batches but the last one.
-        epochs: Over the data.
+        batches: (x, y) of each.
+        epochs: Over the batches.
         together: Batches of an execution.
     """
     trained, losses = model.trainable_variables, []
     for _ in range(epochs):
         loss_sum = 0.0
-        for number, begin in enumerate(range(0, len(x), batch_rows)):
+        for number, (x, y) in enumerate(batches):
             if number % together == 0:
                 versions = [[one.numpy() for one in trained]]
             at = number % together
             for place, variable in enumerate(trained):
                 variable.assign(versions[max(0, at - late_of[id(variable)])][place])
-            rows = slice(begin, begin + batch_rows)
             with tf.GradientTape() as tape:
-                loss = model.compute_loss(x[rows], y[rows], model(x[rows], training=True))
+                loss = model.compute_loss(x, y, model(x, training=True))
             gradients = tape.gradient(loss, [variable.value for variable in trained])
             for place, variable in enumerate(trained):
                 variable.assign(versions[-1][place])
             model.optimizer.apply(gradients, trained)
             versions.append([one.numpy() for one in trained])
-            loss_sum += float(loss) * len(x[rows])
-        losses.append(loss_sum / len(x))
+            loss_sum += float(loss) * len(x)
+        losses.append(loss_sum / sum(len(x) for x, _ in batches))
     return losses
 
 

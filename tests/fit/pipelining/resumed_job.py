@@ -1,4 +1,4 @@
-"""``resumed_job.py STAGES``: a pipeline that may be killed and goes on; the chief prints what comes of it."""
+"""``resumed_job.py STAGES [SCHEDULE]``: a pipeline that may be killed and goes on; the chief prints its end."""
 
 import hashlib
 import os
@@ -30,10 +30,11 @@ class AwaitsSnapshot(keras.callbacks.Callback):
             time.sleep(0.01)
 
 
-strategy = paceline.PipelineStrategy(stages=int(sys.argv[1]), micro_batches=2)
+schedule, steps_per_execution = (sys.argv[2], 2) if len(sys.argv) > 2 else ("1f1b", 1)
+strategy = paceline.PipelineStrategy(stages=int(sys.argv[1]), micro_batches=2, schedule=schedule)
 with strategy.scope():
     model = job.build()
-    model.compile(job.optimizer(), job.loss, metrics=job.metrics)
+    model.compile(job.optimizer(), job.loss, metrics=job.metrics, steps_per_execution=steps_per_execution)
 history = model.fit(
     job.x, job.y, batch_size=4, epochs=3, validation_data=(job.x, job.y), callbacks=[AwaitsSnapshot()], verbose=0
 )

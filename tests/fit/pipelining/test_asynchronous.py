@@ -15,6 +15,7 @@ _ON_ALL = (
     "pipedream_2bw {stages} False: the weights of the papers",
     "pipedream: as one process with late weights",
     "pipedream_2bw: as one process with late weights",
+    "pipedream: batches of several shapes",
 )
 
 

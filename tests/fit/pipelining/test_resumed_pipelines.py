@@ -14,9 +14,10 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 _SCRIPT = Path(__file__).with_name("resumed_job.py")
 
 
-def _run(folder: Path, stages: int, workers: int, *options: str) -> Ended:
+def _run(folder: Path, stages: int, workers: int, *options: str, schedule: str = "1f1b") -> Ended:
     variables = {"PACELINE_SEED": "5"}
-    return run_workers(workers, *options, _SCRIPT, str(stages), folder=folder, limit_seconds=300, variables=variables)
+    arguments = (_SCRIPT, str(stages), *([schedule] if schedule != "1f1b" else []))
+    return run_workers(workers, *options, *arguments, folder=folder, limit_seconds=300, variables=variables)
 
 
 def _end_of(ended: Ended) -> tuple[str, dict[str, list[float]]]:
@@ -46,6 +47,16 @@ def test_a_killed_pipeline_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     _, history = _end_of(others)
     for name, values in undisturbed[1].items():
         np.testing.assert_allclose(history[name], values, rtol=1e-9)
+
+
+def test_a_killed_asynchronous_pipeline_goes_on(tmp_path: Path) -> None:
+    """Snapshots are taken between executions, when no batch is under way, so it ends as an undisturbed one, too."""
+    undisturbed = _end_of(_run(tmp_path, 2, 2, schedule="pipedream"))
+    options = ("--snapshot-dir", str(tmp_path / "run"), "--snapshot-every", "2", "--max-restarts", "1")
+    killed = _run(tmp_path, 2, 2, *options, "--chaos", "kill:rank=1,step=10", schedule="pipedream")
+    assert killed.code == 0, killed.output
+    assert "resuming from the snapshot of step" in killed.output, killed.output
+    assert _end_of(killed) == undisturbed
 
 
 def _step_of(folder: Path) -> int:

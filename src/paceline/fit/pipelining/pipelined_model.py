@@ -1,6 +1,6 @@
 """A model in a pipeline, on one rank: its chunks, the functions of its own ones, the walk, the optimizer's update."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -81,7 +81,7 @@ class PipelinedModel:
         self.gradient_sums = GradientSums()
         self._messages = StageMessages(strategy.pipeline)
         self._plans: dict[int, Plan] = {}  # by the number of batches
-        self._functions: dict[Hashable, dict[int, ChunkFunctions]] = {}
+        self._functions: dict[tuple[bool, bool, str], dict[int, ChunkFunctions]] = {}
 
     def compiled_anew(self) -> None:
         """The model has been compiled: it may have other losses and metrics, and other weights are trained."""
@@ -98,10 +98,12 @@ class PipelinedModel:
         return len(self.stage_of) - 1 in self.own
 
     def functions(self, specs: Any, *, training: bool, losses: bool = True) -> dict[int, ChunkFunctions]:
-        """Those of this stage's chunks, for data of these specs; traced when they are first asked for, by all ranks.
+        """Those of this stage's chunks, for data of these specs; traced when they are first asked for.
+
+        Collective when nothing has been traced yet.
 
         Raises:
-            ConfigurationError: a stage cannot compute one of its chunks; the same on all ranks.
+            ConfigurationError: a stage cannot compute one of its chunks; then the same on all ranks.
         """
         key = (training, losses, str(specs))
         if key not in self._functions:
@@ -115,7 +117,10 @@ class PipelinedModel:
                     )
             except ConfigurationError as error:
                 refused = str(error).removesuffix(" [pipeline]")
-            for text in self._strategy.fit_group.all_gather(np.frombuffer(refused.encode(), np.uint8)):
+            said = np.frombuffer(refused.encode(), np.uint8)
+            is_first = not any(known[:2] == key[:2] for known in self._functions)
+            # Of later shapes, ranks learn at different times: in an asynchronous schedule, some while others need them.
+            for text in self._strategy.fit_group.all_gather(said) if is_first else [said]:
                 if text.size:
                     raise ConfigurationError(f"{text.tobytes().decode()} [pipeline]")
             self._functions[key] = made

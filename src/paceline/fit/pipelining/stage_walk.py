@@ -77,7 +77,7 @@ class StageWalk:
         }
         ahead = 0
         last_forwards = {
-            action.micro_batch // self._plan.micro_batches: at
+            self._plan.place_of(action)[0]: at
             for at, action in enumerate(actions)
             if isinstance(action, Compute) and action.operation is Operation.FORWARD
         }
@@ -97,8 +97,8 @@ class StageWalk:
                     case Compute():
                         ahead = self._ask_ahead(actions, max(ahead, at + 1))
                         self._compute(action)
-                    case Send(message, peer, tag):
-                        self._send(message, peer, tag)
+                    case Send():
+                        self._send(action)
                     case Update():
                         self._update(action, at, is_last=at == len(actions) - 1)
             ended = forward_ends.get(at, ended)
@@ -108,12 +108,12 @@ class StageWalk:
 
     def _is_left_out(self, action: Action) -> bool:
         """Whether there is no such batch, or micro-batch of it."""
-        batch, index = self._batch_of(_micro_batch(action, self._plan))
+        batch, index = self._batch_of(action)
         return batch is None or index >= len(batch.bounds)
 
-    def _batch_of(self, micro_batch: int) -> tuple[Batch | None, int]:
-        """The batch of a micro-batch, None behind the end of the data; its number in the batch."""
-        number, index = divmod(micro_batch, self._plan.micro_batches)
+    def _batch_of(self, action: Action) -> tuple[Batch | None, int]:
+        """The batch of an action, None behind the end of the data; the micro-batch's number in it."""
+        number, index = self._plan.place_of(action)
         while self._num_read <= number and (batch := next(self._batches, None)) is not None:
             self._read[self._num_read] = batch
             self._num_read += 1
@@ -139,12 +139,13 @@ class StageWalk:
             self._gradient_sums.begin([weight for one in functions.values() for weight in one.trace.summed])
             self._has_begun_sums = True
 
-    def _send(self, message: Message, peer: int, tag: int) -> None:
+    def _send(self, action: Send) -> None:
+        message, peer, tag = action.message, action.peer, action.tag
         tensors = self._handed.pop(message)
         if message.is_gradient:
             self._messages.send(tensors, peer, tag)
             return
-        signature = self._signature(message)
+        signature = self._signature(action)
         self._messages.send(tensors, peer, tag, signature)
         shapes = [tuple(tensor.shape) for tensor in tensors if is_floating(tensor)]
         gradients = self._plan.shape.tag(message.source, message.target, True)
@@ -165,7 +166,7 @@ class StageWalk:
         if message in self._arrivals:
             return
         tensors = self._chunks.edges[message.source, message.target]
-        signature = self._signature(message)
+        signature = self._signature(action)
         if message.is_gradient:
             tensors, signature = tuple(filter(is_floating, tensors)), _of_gradients(signature)
         arrival = self._messages.receive(tensors, action.peer, action.tag, signature)
@@ -175,8 +176,8 @@ class StageWalk:
     def _wait(self, message: Message) -> list[Any]:
         return self._arrivals.pop(message).wait()
 
-    def _signature(self, message: Message) -> Hashable:
-        batch, index = self._batch_of(message.micro_batch)
+    def _signature(self, action: Send | Receive) -> Hashable:
+        batch, index = self._batch_of(action)
         assert batch is not None
         return batch.signature(index)
 
@@ -192,7 +193,7 @@ class StageWalk:
 
     def _functions_of(self, one: Compute) -> tuple[WalkedBatch, ChunkFunctions, int]:
         """Its batch, the functions of its chunk for this batch, and the micro-batch's number in it."""
-        number, index = divmod(one.micro_batch, self._plan.micro_batches)
+        number, index = self._plan.place_of(one)
         if number not in self._walked:
             self._walked[number] = WalkedBatch(self._read[number], self._gradient_sums)
         return self._walked[number], self._read[number].functions[one.chunk], index
@@ -268,14 +269,3 @@ class StageWalk:
 
 def _of_gradients(signature: Hashable) -> Hashable:
     return "gradients", signature
-
-
-def _micro_batch(action: Action, plan: Plan) -> int:
-    """Which one an action is for; of an update, the first of its batch."""
-    match action:
-        case Compute():
-            return action.micro_batch
-        case Update(version):
-            return (version - 1) * plan.micro_batches
-        case _:
-            return action.message.micro_batch
