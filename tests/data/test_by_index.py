@@ -299,7 +299,7 @@ def test_a_file_that_changes_is_noticed(folder: Path) -> None:
     files[1].write_bytes(files[1].read_bytes()[:50])
     with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{files[1]} has changed"):
         list(data)
-    with pytest.raises(ValueError, match=rf"{files[1]}, a record at offset 42 \(number 2, from 0\)"):
+    with pytest.raises(ValueError, match=rf"{files[1]}, at the record at offset 42 \(number 2, from 0\)"):
         found.read(np.array([0, 5]))
     os.truncate(files[1], 0)
     assert len(paceline.data.records(files, None, 1)) == 3  # the index is made again
@@ -355,3 +355,25 @@ def test_seeds_of_rows_differ_in_each_epoch_and_belong_to_the_rows(folder: Path)
     assert of_rows[0] == of_rows[2]
     assert all(of_rows[0][row] != of_rows[1][row] for row in range(40))
     assert len({tuple(noise) for noise in of_rows[0].values()}) == 40
+
+
+def test_the_documented_example(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    _, _, section = page.partition("## Data by index")
+    example, _, _ = section.partition("```python\n")[2].partition("```")
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs/data.md", "exec"), names)
+    assert int(names["train"].cardinality()) == 4
+    assert "Epoch 2/2" in capsys.readouterr().out
+
+
+def test_a_map_that_says_so_has_a_row_for_each_row(folder: Path) -> None:
+    def parse_batch(records: Any) -> Any:
+        return tf.io.decode_raw(records, tf.uint8)
+
+    files = write(folder, [7, 4])
+    data = paceline.data.records(files, None, 4)
+    assert isinstance(divided(data.map(parse_batch)), Whole)
+    marked = data.map(paceline.data.element_wise(parse_batch), tf.data.AUTOTUNE)
+    ranks = [read(local_batches(marked, rank, 3, division=divided(marked)), 1) for rank in range(3)]
+    assert_same(together(ranks), read(marked, 1))

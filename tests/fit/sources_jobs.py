@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 import paceline.data
+from paceline import rank, world_size
+from paceline.errors import DesynchronizedError
 
 BATCH = 17
 """Divides among no number of workers."""
@@ -94,3 +96,30 @@ def rows_that_leave_ranks_without_any() -> dict[str, Any]:
     evaluated = model.evaluate(data, verbose=0)
     predicted = model.predict(paceline.data.rows(_Table(20), BATCH).map(lambda x, y: x), verbose=0)
     return {**result, "evaluated": evaluated, "predicted": predicted.tolist()}
+
+
+@case
+def sources_that_differ() -> Any:
+    """Another file, other rows, or another order on the last rank."""
+    is_last = rank() == world_size() - 1
+
+    def refused(data: Any) -> str:
+        try:
+            train(data)
+        except DesynchronizedError as fault:
+            return str(fault)
+        return "no error"
+
+    with tempfile.TemporaryDirectory() as directory:
+        folders = [Path(directory) / name for name in ("same", "other")]
+        for folder in folders:
+            folder.mkdir()
+        files, others = _files(folders[0], (10, 20, 5)), _files(folders[1], (10, 21, 4))
+        in_other_order = [files[0], files[2], files[1]]
+        return {
+            "same": refused(paceline.data.records(files, _parse, 5)),
+            "file": refused(paceline.data.records(others if is_last else files, _parse, 5)),
+            "order": refused(paceline.data.records(in_other_order if is_last else files, _parse, 5)),
+            "seed": refused(paceline.data.rows(_Table(10), 5, shuffle=True, seed=7 if is_last else 6)),
+            "rows": refused(paceline.data.rows(_Table(10, seed=7 if is_last else 6), 5)),
+        }

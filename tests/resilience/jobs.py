@@ -681,6 +681,29 @@ class MakesItsOwn(keras.callbacks.Callback):
         self.counts[int(self.random.integers(9))] += 1
 
 
+class _Rows:
+    """Read by their numbers."""
+
+    def __init__(self) -> None:
+        self._features, self._labels = rows()
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, row: int) -> Any:
+        return self._features[row], self._labels[row]
+
+
+@job
+def rows_by_index_in_two_fits() -> Any:
+    """Epochs of one source, whoever reads them: two fits, validations, an evaluation, and repeated data."""
+    data, model = paceline.data.rows(_Rows(), BATCH, shuffle=True), model_of()
+    fit(model, data, epochs=2, validation_data=data, validation_steps=3)
+    between = model.evaluate(data.take(2), verbose=0)
+    fit(model, data.repeat(), epochs=2, steps_per_epoch=STEPS + 2, validation_data=data)
+    return told(model, between=between)
+
+
 @job
 def py_dataset_in_two_fits() -> Any:
     """The second one trains on with the order in which the first one has left the rows."""

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from paceline.comm.step_flags import StepFlags
 from paceline.comm.world import current_world
-from paceline.data import seeds
+from paceline.data import readings, seeds
 from paceline.errors import EXIT_PREEMPTED
 from paceline.fit.snapshots import resumable_fit
 from paceline.resilience import schedule
@@ -108,6 +108,7 @@ def live(job: Callable[[], Any], directory: Path | None, death: tuple[str, int] 
     random.seed(SEED)
     np.random.seed(SEED)
     seeds.set_num_default_generators(0)
+    readings._shared = readings._Shared()
     tf.random.set_seed(None)
     use_job_seed(SEED)
     current_world().flags = StepFlags()

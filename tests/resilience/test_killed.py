@@ -1,5 +1,6 @@
 """Real workers, really killed: run again, the same command goes on and ends with the same bits."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -100,6 +101,30 @@ def test_two_workers_killed_or_told_to_stop_and_then_one(tmp_path: Path) -> None
     resumed = run("", num_workers=1)
     assert resumed.code == 0, resumed.output
     assert "taken by 2 ranks, resumed by 1" in resumed.output, resumed.output
+    np.testing.assert_allclose(np.load(tmp_path / "weights.npy"), expected, rtol=1e-9)
+
+
+def test_records_on_two_workers_that_are_killed_and_then_on_two_or_one(tmp_path: Path) -> None:
+    """The position is an epoch and a number of batches: the same bits on as many workers, the same batches on one."""
+
+    def run(num_workers: int, folder: Path, variables: Mapping[str, str], blow: str = "") -> Ended:
+        told = {**variables, environment.SEED: SEED, "BLOW": blow}
+        script = (SCRIPT, "float64", "records")
+        return run_workers(num_workers, *script, folder=folder, limit_seconds=LIMIT_SECONDS, variables=told)
+
+    undisturbed = end_of(run(2, tmp_path, {}))
+    expected = np.load(tmp_path / "weights.npy")
+    variables = snapshots(tmp_path, "3")
+    assert run(2, tmp_path, variables, "SIGKILL 1 17").code != 0
+    shutil.copytree(tmp_path / "snapshots", tmp_path / "copied")
+    [*_, newest] = sorted((tmp_path / "snapshots").glob("step-*/manifest.json"))
+    assert 10 < int(newest.parent.name.split("-")[1]) < 20  # in the second epoch
+    resumed = run(2, tmp_path, variables)
+    assert "resuming from the snapshot of step" in resumed.output
+    assert "reading the data again" not in resumed.output
+    assert end_of(resumed) == undisturbed
+    on_one = run(1, tmp_path, {**variables, "PACELINE_SNAPSHOT_DIR": str(tmp_path / "copied")})
+    assert "taken by 2 ranks, resumed by 1" in on_one.output, on_one.output
     np.testing.assert_allclose(np.load(tmp_path / "weights.npy"), expected, rtol=1e-9)
 
 

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
 from paceline.data import compat
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.index_source import IndexSource, source_of, with_reading
-from paceline.data.own_rows import mapped_batches
+from paceline.data.own_rows import called, packing
 from paceline.data.readings import EpochReading
 from paceline.data.row_wise import is_row_wise
 from paceline.data.stages import MAPS, Whole, in_order_of, is_order, name_of_map
@@ -23,39 +21,39 @@ class IndexDivision:
     """The script's dataset of its batches."""
     order: tuple[Any, ...]
     """Stages behind that choose and repeat batches, in this order."""
-    batch_steps: tuple[Any, ...]
-    """Maps behind that have a row for each row, and prefetches, in this order."""
+    maps: tuple[Any, ...]
+    """Those behind, which have a row for each row, in this order."""
     stays: str = ""
     """Nothing that is worth a word is done with all rows."""
 
     @property
     def form(self) -> str:
         """Iterators have a position instead of a state, but for those over stages that take or skip batches."""
-        behind = [compat.kind_of(one) for one in (*self.order, *self.batch_steps)]
+        behind = [compat.kind_of(one) for one in (*self.order, *self.maps)]
         return f"by index 1: {','.join(behind)}"
 
     @property
     def mapped(self) -> list[str]:
         """The names of the functions that this rank calls for its own rows only."""
-        return [name_of_map(one) for one in self.batch_steps if compat.kind_of(one) in MAPS]
+        return [name_of_map(one) for one in self.maps]
 
 
 def index_division_of(dataset: Any) -> IndexDivision | Whole | None:
     """The parts of a dataset of a source by index, or why its batches are made whole; None: it is not of one."""
-    order, steps, one = [], [], dataset
+    order, maps, one = [], [], dataset
     while (source := source_of(one)) is None:
         kind = compat.kind_of(one)
         if is_order(one):
             order.append(one)
-        elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
-            steps.append(one)
-        elif kind != "Options":
+        elif kind in MAPS and is_row_wise(one):
+            maps.append(one)
+        elif kind not in ("Options", "Prefetch"):
             return _why_whole(one)
         inputs = compat.inputs_of(one)
         if len(inputs) != 1:
             return None
         [one] = inputs
-    return IndexDivision(source, one, tuple(reversed(order)), tuple(reversed(steps)))
+    return IndexDivision(source, one, tuple(reversed(order)), tuple(reversed(maps)))
 
 
 def _why_whole(one: Any) -> Whole | None:
@@ -78,19 +76,21 @@ def own_rows_by_index(division: IndexDivision, rank: int, size: int, log: Finger
         size: Number of ranks.
         log: Where to note which epoch a batch is of; None: nowhere.
     """
-    source, order = division.source, division.order
-    repeats = 1 if not order else int(compat.count_of(order[0]))
+    source, order, maps = division.source, division.order, division.maps
+    spec = maps[-1].element_spec if maps else division.stage.element_spec
+
+    def behind(flat: list[Any]) -> Any:  # one stage costs less than several
+        for one in maps:
+            flat = called(one, 0, flat)
+        return packing(spec, None)(*flat)
+
     if [compat.kind_of(one) for one in order] in ([], ["Repeat"]):
+        repeats = int(compat.count_of(order[0])) if order else 1
         reading = EpochReading(source.number, source.num_batches, repeats)
-        own = with_reading(source.batches(reading, rank, size, repeats=repeats, log=log), reading)
-    else:  # what has been read says where an iterator stands
-        own = source.batches(EpochReading(source.number, source.num_batches), rank, size, log=log)
-        for one in order:
-            own = in_order_of(one, own)
-    if division.mapped:
-        flat = own.map(lambda *batch: tuple(tf.nest.flatten(batch)))
-        spec = division.stage.element_spec
-        return mapped_batches(flat, spec, division.batch_steps, None)
-    for one in division.batch_steps:
-        own = own.prefetch(compat.read_ahead_of(one))
+        own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind)
+        return with_reading(own, reading)
+    # What has been read says where an iterator stands.
+    own = source.batches(EpochReading(source.number, source.num_batches), rank, size, log=log, behind=behind)
+    for one in order:
+        own = in_order_of(one, own)
     return own

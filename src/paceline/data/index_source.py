@@ -62,7 +62,14 @@ class IndexSource:
         return counted
 
     def batches(
-        self, reading: EpochReading, rank: int, size: int, *, repeats: int = 1, log: FingerprintLog | None = None
+        self,
+        reading: EpochReading,
+        rank: int,
+        size: int,
+        *,
+        repeats: int = 1,
+        log: FingerprintLog | None = None,
+        behind: Callable[[list[Any]], Any] | None = None,
     ) -> Any:
         """A rank's rows of each global batch.
 
@@ -72,56 +79,53 @@ class IndexSource:
             size: Number of ranks.
             repeats: Epochs that an iterator reads; negative: without end.
             log: Where the epoch of a batch is noted, to be compared over ranks; None: nowhere.
+            behind: Makes an element of the tensors of a batch; None: they are packed as `element_spec` has them.
         """
-        own = self._begun(reading).flat_map(
-            lambda epoch, first: (
-                tf.data.Dataset.range(first, tf.int64.max if repeats < 0 else repeats * self.num_batches).map(
-                    lambda number: (epoch + number // self.num_batches, number % self.num_batches, number)
-                )
-                if self.num_batches
-                else tf.data.Dataset.range(0).map(lambda number: (epoch, number, number))
-            )
-        )
+        end = tf.int64.max if repeats < 0 else repeats * self.num_batches
+
+        def numbered(epoch: Any, first: Any) -> Any:
+            numbers = tf.data.Dataset.range(first, end)
+            return tf.data.Dataset.zip((tf.data.Dataset.from_tensors(epoch).repeat(), numbers))
 
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-        def made(epoch: Any, batch: Any, number: Any) -> Any:
-            noted = [] if log is None else [log.note(number, epoch)]
-            with tf.control_dependencies(noted):
-                first_row = batch * self.batch_size
-                rows = tf.minimum(tf.constant(self.batch_size, tf.int64), self.order.num_rows - first_row)
-                begin, end = local_slice(rows, rank, size)
-                return self._rows_at(epoch, first_row + begin, first_row + end)
+        def made(epoch: Any, number: Any) -> Any:
+            with tf.control_dependencies([] if log is None else [log.note(number, epoch)]):
+                flat = self._rows_of(epoch, number, rank, size)
+            return tf.nest.pack_sequence_as(self.element_spec, flat) if behind is None else behind(flat)
 
-        return own.map(made, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+        return self._begun(reading).flat_map(numbered).map(made, num_parallel_calls=tf.data.AUTOTUNE)
 
-    def _rows_at(self, epoch: Any, begin: Any, end: Any) -> Any:
+    def _rows_of(self, first_epoch: Any, number: Any, rank: int, size: int) -> list[Any]:
+        """The tensors of a rank's rows of the batch with this number, counted from the beginning of an epoch."""
         specs = tf.nest.flatten(self.element_spec)
         # `map_fn` of no rows must know their shapes.
         needs_row = self.parse is not None and not all(spec.shape.is_fully_defined() for spec in specs)
-        num_own = end - begin
-        if needs_row:
-            begin = tf.minimum(begin, self.order.num_rows - 1)
-            end = tf.maximum(end, begin + 1)
 
+        # In Python, as it costs less there than in the graph.
         @keeps_fault
-        def read(epoch: Any, begin: Any, end: Any) -> Any:
-            rows = self.order.rows(int(epoch), int(begin), int(end))
-            return [*self.read(rows), self.order.seeds(int(epoch), rows)]
+        def read(first_epoch: Any, number: Any) -> Any:
+            repetition, batch = divmod(int(number), self.num_batches)
+            epoch, first_row = int(first_epoch) + repetition, batch * self.batch_size
+            begin, end = local_slice(min(self.batch_size, self.order.num_rows - first_row), rank, size)
+            begin, end = first_row + begin, first_row + end
+            wanted = (min(begin, self.order.num_rows - 1), max(end, begin + 1)) if needs_row else (begin, end)
+            rows = self.order.rows(epoch, wanted[0], min(wanted[1], self.order.num_rows))
+            parts = self.read(rows)
+            return [*parts, self.order.seeds(epoch, rows), np.int64(end - begin)] if self.parse is not None else parts
 
-        types = [spec.dtype for spec in self.read_spec]
+        types = [spec.dtype for spec in self.read_spec] + ([] if self.parse is None else [tf.int64, tf.int64])
         # Stateless for TensorFlow: a stateful function would forbid saving an iterator's position.
-        *parts, seeds = tf.numpy_function(read, [epoch, begin, end], [*types, tf.int64], stateful=False)
-        for part, spec in zip(parts, self.read_spec, strict=True):
+        flat = tf.numpy_function(read, [first_epoch, number], types, stateful=False)
+        for part, spec in zip(flat, self.read_spec, strict=False):
             part.set_shape([None, *spec.shape])
-        seeds.set_shape([None, 2])
-        flat = parts
         if self.parse is not None:
+            *parts, seeds, num_own = flat
+            seeds.set_shape([None, 2])
             flat = tf.map_fn(lambda row: list(self.parse(*row)), [*parts, seeds], fn_output_signature=specs)
-        if needs_row:
-            flat = [part[:num_own] for part in flat]
+            flat = [part[: tf.ensure_shape(num_own, [])] for part in flat] if needs_row else flat
         for part, spec in zip(flat, specs, strict=True):
             part.set_shape([None, *spec.shape])
-        return tf.nest.pack_sequence_as(self.element_spec, flat)
+        return list(flat)
 
     def _begun(self, reading: EpochReading) -> Any:
         @keeps_fault

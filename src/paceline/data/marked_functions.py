@@ -9,9 +9,12 @@ _MARK = "_paceline_element_wise"
 
 
 def element_wise(function: Function) -> Function:
-    """Says that `function`, which a `Dataset.map` before the `batch` calls, takes each row by itself.
+    """Says that `function`, which a `Dataset.map` calls, takes each row by itself.
 
         dataset = paths.map(paceline.data.element_wise(decode)).batch(64)
+
+    Behind the `batch` it says that the function has a row for each row: of some rows of a batch it returns those of
+    what it returns for the batch.
 
     Each worker then calls the function for its own rows only. Without this, a function that calls Python
     (`tf.py_function`, `tf.numpy_function`) is called for all rows on every worker: it may count, or draw numbers.

@@ -12,7 +12,6 @@ many rows.
 Of the batches that are compared over ranks, all raw rows are noted, and what the maps make of the first one.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -65,26 +64,18 @@ def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | Non
     if division.rows is not None:
         own = _mapped(own.unbatch(), division)
         own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
+    return _behind_batch(own, division, end - first if given["drop_remainder"] else None)
+
+
+def _behind_batch(own: Any, division: Division, static_rows: int | None) -> Any:
     spec = division.batch.element_spec
-    return mapped_batches(own, spec, division.batch_steps, end - first if given["drop_remainder"] else None)
-
-
-def mapped_batches(own: Any, spec: Any, steps: Iterable[Any], static_rows: int | None) -> Any:
-    """The batches of this rank, behind stages that have a row for each row.
-
-    Args:
-        own: A dataset of its rows of each batch, as flat tuples of tensors.
-        spec: Of the batches that the stages are over.
-        steps: Maps and prefetches, in this order.
-        static_rows: This rank's rows of a batch; None: they differ.
-    """
-    for one in steps:
+    for one in division.batch_steps:
         if compat.kind_of(one) == "Prefetch":
             own = own.prefetch(compat.read_ahead_of(one))
         else:
             own = own.map(_calling(one, 0), **compat.options_of_map(one))
             spec = one.element_spec
-    return own.map(_packing(spec, static_rows))
+    return own.map(packing(spec, static_rows))
 
 
 def _first_row_mapped(division: Division, flat: list[Any]) -> list[Any]:
@@ -94,10 +85,10 @@ def _first_row_mapped(division: Division, flat: list[Any]) -> list[Any]:
     if maps:
         row = [tensor[0] for tensor in row]
         for step in maps:
-            row = _called(step.dataset, step.first, row)
+            row = called(step.dataset, step.first, row)
         row = [tensor[tf.newaxis] for tensor in row]
     for one in division.batch_steps:
-        row = row if compat.kind_of(one) == "Prefetch" else _called(one, 0, row)
+        row = row if compat.kind_of(one) == "Prefetch" else called(one, 0, row)
     return row
 
 
@@ -110,7 +101,7 @@ def _mapped(rows: Any, division: Division) -> Any:
     return rows
 
 
-def _called(one: Any, at: int, flat: list[Any]) -> list[Any]:
+def called(one: Any, at: int, flat: list[Any]) -> list[Any]:
     """The tensors of a row, or batch, of which the traced function of a map has replaced its arguments, from `at`."""
     function = compat.traced_function_of(one)
     end = at + len(function.inputs) - len(function.captured_inputs)
@@ -120,7 +111,7 @@ def _called(one: Any, at: int, flat: list[Any]) -> list[Any]:
 def _calling(one: Any, at: int) -> Any:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def call(*flat: Any) -> Any:
-        return tuple(_called(one, at, list(flat)))
+        return tuple(called(one, at, list(flat)))
 
     return call
 
@@ -131,8 +122,8 @@ def _own_only(is_own: Any, *flat: Any) -> Any:
     return tuple(tensor[:rows] for tensor in flat)
 
 
-def _packing(spec: Any, static_rows: int | None) -> Any:
-    """From the tensors of a batch to a batch as the script has it, with what is known of its shapes."""
+def packing(spec: Any, static_rows: int | None) -> Any:
+    """From the tensors of a batch to a batch as the script has it, with what is known of its shapes: a function."""
     leaves = tf.nest.flatten(spec)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]

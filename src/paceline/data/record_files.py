@@ -104,37 +104,42 @@ class RecordFiles:
                 )
 
     def read(self, rows: npt.NDArray[np.int64]) -> list[bytes]:
-        """The data of some records, by their numbers in all files."""
-        files = np.searchsorted(self._first, rows, side="right") - 1
-        follow = (np.diff(rows) == 1) & (np.diff(files) == 0)
+        """The data of some records, by their numbers in all files. Those that follow each other are read together."""
+        files = (np.searchsorted(self._first, rows, side="right") - 1).tolist()
+        offsets, lengths = self._offsets[rows].tolist(), self._lengths[rows].tolist()
         found: list[bytes] = []
-        begin = 0
-        for end in [*(np.flatnonzero(~follow) + 1).tolist(), len(rows)]:
-            while begin < end:
-                begin += self._read_run(int(files[begin]), rows[begin:end], found)
+        at = 0
+        while at < len(offsets):
+            file, first, behind = files[at], offsets[at], at + 1
+            end = first + lengths[at]
+            while (
+                behind < len(offsets)
+                and files[behind] == file
+                and offsets[behind] == end + _FOOTER_BYTES + _HEADER_BYTES
+                and offsets[behind] + lengths[behind] - first <= _BYTES_AT_ONCE
+            ):
+                end = offsets[behind] + lengths[behind]
+                behind += 1
+            data = self._bytes(file, first, end - first)
+            if len(data) < end - first:
+                raise self._shortened(file, int(rows[at]), first, first + len(data), end)
+            if behind == at + 1:
+                found.append(data)
+            else:
+                starts = (offset - first for offset in offsets[at:behind])
+                found += [
+                    data[start : start + length] for start, length in zip(starts, lengths[at:behind], strict=True)
+                ]
+            at = behind
         return found
 
-    def _read_run(self, file: int, rows: npt.NDArray[np.int64], found: list[bytes]) -> int:
-        """Adds records that follow each other to `found`; how many."""
-        offsets, lengths = self._offsets[rows].tolist(), self._lengths[rows].tolist()
-        first, number = offsets[0], 1
-        while number < len(rows) and offsets[number] + lengths[number] - first <= _BYTES_AT_ONCE:
-            number += 1
-        size = offsets[number - 1] + lengths[number - 1] - first
-        data = self._bytes(file, first, size)
-        if len(data) < size:
-            index = self._files[file]
-            raise ValueError(
-                f"{index.path}, a record at offset {first - _HEADER_BYTES} (number {rows[0] - self._first[file]}, from "
-                f"0): {size} bytes were there when the file was indexed, now {len(data)} are. Files must not be "
-                "written while a job reads them: start the job again [record-file]"
-            )
-        if number == 1:
-            found.append(data)
-        else:
-            spans = zip(offsets[:number], lengths[:number], strict=True)
-            found += [data[offset - first : offset - first + length] for offset, length in spans]
-        return number
+    def _shortened(self, file: int, row: int, offset: int, end_now: int, end: int) -> ValueError:
+        return ValueError(
+            f"{self._files[file].path}, at the record at offset {offset - _HEADER_BYTES} (number "
+            f"{row - self._first[file]}, from 0): the file went on to byte {end} at least when it was indexed, and now "
+            f"ends at byte {end_now}. Files must not be written while a job reads them: start the job again "
+            "[record-file]"
+        )
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:
         descriptor = self._opened.get(file)
