@@ -190,7 +190,7 @@ def _is_of_rows(loss: Any, replica: PacelineReplicaContext) -> Any:
         is_here = tf.equal(length % tf.maximum(local, 1), 0)
     else:  # a length that is known when the step is built is no number of rows if that is not
         is_here = tf.constant(known == tf.get_static_value(local))
-    return tf.equal(_sum_over_ranks(replica, tf.cast(is_here, tf.int64)), replica.num_replicas_in_sync)
+    return replica.rows.everywhere(is_here)
 
 
 def masked(keras_apply_mask: Function) -> Function:

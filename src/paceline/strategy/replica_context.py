@@ -136,6 +136,11 @@ class StepRows:
             return tf.cast(self.share(tf.float32), dtype)
         return tf.math.divide_no_nan(*self.counts(dtype))
 
+    def everywhere(self, flag: Any) -> Any:
+        """bool scalar: whether `flag`, a bool scalar, is true on all ranks. Collective."""
+        [number] = self._collectives.all_reduce([tf.cast(flag, tf.int64)])
+        return tf.equal(number, self._size)
+
     def begin(self) -> Any:
         """int64 scalar: which row of the global batch is this rank's first one. Collective."""
         return local_slice(self._global(), self._rank, self._size)[0]

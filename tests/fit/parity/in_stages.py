@@ -43,6 +43,7 @@ REFUSED = {
 """Job to words of the reason why no pipeline trains it. Every other one must be trained."""
 
 IN_EVERY_CHECK = (
+    "added_losses_of_rows",
     "arrays_with_validation_arrays_and_class_weights",
     "embedding_of_positions",
     "evaluate_and_predict",
@@ -55,6 +56,7 @@ IN_EVERY_CHECK = (
     "masked_lstm",
     "mean_with_sample_weight",
     "noise_and_normalization_of_images",
+    "optimizer_ScheduleFreeAdamW",
     "several_inputs_and_outputs",
     "single_batches",
     "weights_frozen_after_a_first_fit",

@@ -36,12 +36,14 @@ def build_for_stage(model: Any, trained: list[Any]) -> None:
 
 def _keep_own_slots(model: Any, optimizer: Any, trained: list[Any]) -> None:
     """The optimizer was built for all weights, by the script or as it came from a file: others' slots are let go of."""
-    known = by_path(optimizer.variables)
+    is_new = int(getattr(optimizer, "inner_optimizer", optimizer)._iterations) == 0
+    known = {} if is_new else by_path(optimizer.variables)
     with model.distribute_strategy.scope():
         own = type(optimizer).from_config(optimizer.get_config())
         own.build(trained)
     for variable in own.variables:
-        variable.assign(known[variable.path])
+        if variable.path in known:
+            variable.assign(known[variable.path])
     vars(optimizer).update(vars(own))  # the script may know this object
 
 
@@ -71,6 +73,7 @@ def by_path(variables: Sequence[Any]) -> dict[str, Any]:
     if len(set(paths)) < len(paths):
         raise ConfigurationError(
             f"The optimizer has several variables of one path ({max(paths, key=paths.count)}), so those of the stages "
-            "cannot be put together: give the layers names of their own. [pipeline]"
+            "cannot be put together: give the layers names of their own. Adafactor names its variables alike whatever "
+            "the layers: use another optimizer. [pipeline]"
         )
     return dict(zip(paths, variables, strict=True))
