@@ -1,6 +1,5 @@
-"""A pipeline that was started alone, by hand or by the launcher; a stage that fails; Ctrl-C and SIGTERM."""
+"""A pipeline that was started alone or by the launcher; a stage that fails; Ctrl-C and SIGTERM."""
 
-import json
 import signal
 import time
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import EXIT_PREEMPTED
-from ports import HoldPorts
 from programs import Ended, run_python, run_workers, start_python
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -39,22 +37,9 @@ def test_alone_it_starts_a_worker_for_each_stage_and_a_layer_that_fails_ends_all
 
 
 @pytest.mark.proof
-def test_by_hand_it_computes_the_same(tmp_path: Path, hold_ports: HoldPorts) -> None:
-    launched = run_workers(2, _SCRIPT, "ends", folder=tmp_path, limit_seconds=240, variables=_SEED)
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in hold_ports(2)]}
-    both = []
-    for index in range(2):
-        task = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-        both.append(start_python(_SCRIPT, "ends", folder=tmp_path, variables={"TF_CONFIG": task, **_SEED}))
-    by_hand = [program.ended(240) for program in both]
-    assert [ended.code for ended in by_hand] == [0, 0], [ended.output for ended in by_hand]
-    assert _losses(*by_hand) == _losses(launched)
-
-
-@pytest.mark.proof
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, EXIT_PREEMPTED)])
 def test_it_ends_when_told_to(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    """Ctrl-C ends it at once, SIGTERM after a snapshot."""
+    """All ranks after the same step, with a snapshot."""
     options = ("--workers", "2", "--snapshot-dir", str(tmp_path / "snapshots"), "--snapshot-every", "1000000")
     program = start_python("-m", "paceline", "run", *options, _SCRIPT, "goes on", folder=tmp_path)
     give_up_at = time.monotonic() + 240
@@ -65,4 +50,4 @@ def test_it_ends_when_told_to(tmp_path: Path, number: signal.Signals, code: int)
     program.process.send_signal(number)
     ended = program.ended(120)
     assert ended.code == code, ended.output
-    assert ("all ranks stop after step" in ended.output) == (number == signal.SIGTERM), ended.output
+    assert "all ranks stop after step" in ended.output, ended.output
