@@ -30,5 +30,6 @@ _ON_ALL = (
 def test_gradients_are_of_late_weights(tmp_path: Path, workers: int, stages: int, learns: tuple[str, ...]) -> None:
     ended = run_workers(workers, _SCRIPT, str(tmp_path), str(stages), folder=tmp_path, limit_seconds=400)
     assert ended.code == 0, ended.output
+    assert ended.output.count("stages under 'pipedream' do not wait") == 1, ended.output
     for line in (*_ON_ALL, *learns):
         assert ended.output.count(line.format(stages=stages)) == workers, ended.output
