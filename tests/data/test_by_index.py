@@ -4,6 +4,7 @@ import gzip
 import itertools
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,18 @@ def test_a_position_is_an_epoch_and_a_number_of_batches(size: int, repeats: int 
             assert reading is not None
             reading.begin_at(begun)
             assert [batch.numpy().tolist() for batch in again.take(wanted - begun)] == whole[begun:]
+
+
+def test_a_position_after_a_million_steps_is_reached_at_once() -> None:
+    data = paceline.data.rows(range(64_000_000), 64, shuffle=True).repeat()
+    begin = time.process_time()
+    local = local_batches(data, 1, 2, division=divided(data))
+    reading = reading_of(local)
+    assert reading is not None
+    reading.begin_at(1_000_005)
+    batch = next(iter(local)).numpy().tolist()
+    assert time.process_time() - begin < 0.5
+    assert batch == EpochOrder(64_000_000, True, 0).rows(1, 5 * 64 + 32, 6 * 64).tolist()
 
 
 def test_how_far_tensorflow_reads_ahead_does_not_count() -> None:
