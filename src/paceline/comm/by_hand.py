@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from paceline.cluster import environment
 from paceline.cluster.job_options import JobOptions
@@ -50,6 +50,7 @@ def join_world(
     start_timeout_seconds: float,
     versions: dict[str, str],
     departure: Departure,
+    arrange: Callable[[World], None] = lambda _: None,
 ) -> World:
     """Makes this process a member of `cluster`; returns when the group stands. Collective, blocks.
 
@@ -59,6 +60,7 @@ def join_world(
         start_timeout_seconds: How long to wait for the others.
         versions: Name and version of each library that all ranks must share.
         departure: Already watching the end of this process; is told the world.
+        arrange: Given the world before its ranks communicate.
 
     Raises:
         StartError: some rank never came.
@@ -89,6 +91,7 @@ def join_world(
     log_with_rank(world.rank, world.size)
     write_stacks_when_asked()
     _listen_to_agent(world, membership, has_left)
+    arrange(world)
     world.group.barrier()
     return world
 

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,11 +72,26 @@ class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy):
         super().__init__(cluster_resolver=cluster_resolver, communication_options=communication)
 
 
-def world_of(cluster_resolver: Any) -> World:
+def _warn_of_training_alone() -> None:
+    hint = outside_a_step(os.environ)
+    _LOGGER.warning(
+        "this process trains alone, because it has no TF_CONFIG and no launcher. Start the script with "
+        "`paceline run --workers N`, or set TF_CONFIG on every host before the strategy is created.%s",
+        f" ({hint})" if hint else "",
+    )
+
+
+def world_of(
+    cluster_resolver: Any,
+    when_alone: Callable[[], None] = _warn_of_training_alone,
+    arrange: Callable[[World], None] = lambda _: None,
+) -> World:
     """The world that this process belongs to, joined now if need be (collective then); alone if nobody names others.
 
     Args:
         cluster_resolver: As in `MultiWorkerMirroredStrategy`.
+        when_alone: Called if nobody names others.
+        arrange: Given the world before its ranks communicate; raises if it cannot be used.
 
     Raises:
         ConfigurationError: see `MultiWorkerMirroredStrategy`.
@@ -84,14 +100,16 @@ def world_of(cluster_resolver: Any) -> World:
     world = current_world()
     if world.launched or world.size > 1:
         _warn_of_other_config(world)
+        arrange(world)
         return world
     departure = Departure()
     departure.watch()
     place = read_tf_config(os.environ) if cluster_resolver is None else place_of(cluster_resolver)
     if place is None:
-        return _world_without_tf_config(world, departure)
+        return _world_without_tf_config(world, departure, when_alone, arrange)
     cluster, task = place
     if cluster.world_size == 1 or task.type == EVALUATOR:
+        arrange(world)
         return world
     if task.type == PARAMETER_SERVER:
         raise ConfigurationError(
@@ -101,10 +119,12 @@ def world_of(cluster_resolver: Any) -> World:
         )
     refuse_by_hand(os.environ)
     check_own_address(cluster.address_of(task))
-    return _joined(cluster, task, departure)
+    return _joined(cluster, task, departure, arrange)
 
 
-def _world_without_tf_config(alone: World, departure: Departure) -> World:
+def _world_without_tf_config(
+    alone: World, departure: Departure, when_alone: Callable[[], None], arrange: Callable[[World], None]
+) -> World:
     """The world of an MPI launcher or of a scheduler that started this process; else `alone`."""
     announced = announced_by_mpi(os.environ)
     scheduled = scheduled_place(os.environ) if announced is None or announced.size == 1 else None
@@ -118,24 +138,22 @@ def _world_without_tf_config(alone: World, departure: Departure) -> World:
     if announced is not None and announced.size > 1:
         refuse_by_hand(os.environ)
         world = join_site_mpi(announced, os.environ, installed_versions(), departure)
+        arrange(world)
         _adopt_chiefs_randomness(world)
         return world
     if scheduled is not None:
         cluster, task, scheduler = scheduled
         refuse_by_hand(os.environ)
         check_own_address(cluster.address_of(task), scheduler.name, scheduler.other_port)
-        return _joined(cluster, task, departure)
-    hint = outside_a_step(os.environ)
-    _LOGGER.warning(
-        "this process trains alone, because it has no TF_CONFIG and no launcher. Start the script with "
-        "`paceline run --workers N`, or set TF_CONFIG on every host before the strategy is created.%s",
-        f" ({hint})" if hint else "",
-    )
+        return _joined(cluster, task, departure, arrange)
+    when_alone()
+    arrange(alone)
     return alone
 
 
-def _joined(cluster: ClusterSpec, task: Task, departure: Departure) -> World:
-    world = join_world(cluster, task, start_timeout_seconds(os.environ), installed_versions(), departure)
+def _joined(cluster: ClusterSpec, task: Task, departure: Departure, arrange: Callable[[World], None]) -> World:
+    seconds = start_timeout_seconds(os.environ)
+    world = join_world(cluster, task, seconds, installed_versions(), departure, arrange)
     _adopt_chiefs_randomness(world)
     return world
 

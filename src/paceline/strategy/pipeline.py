@@ -7,13 +7,14 @@ from typing import Any, NoReturn
 from paceline.cluster.evaluator_task import is_evaluator
 from paceline.comm.axes import DATA
 from paceline.comm.counted_group import CountedGroup
-from paceline.comm.world import current_world
+from paceline.comm.world import World
 from paceline.errors import ConfigurationError
 from paceline.plan.byte_text import num_bytes
 from paceline.plan.refusals import refuse
 from paceline.plan.schedules import schedule_named
 from paceline.strategy.base import SynchronousStrategy, local_device
 from paceline.strategy.mirrored import relaunch_over
+from paceline.strategy.multi_worker_mirrored import world_of
 from paceline.strategy.parameter_server import EvaluatingStrategy
 
 STAGE = "stage"
@@ -38,7 +39,8 @@ class PipelineStrategy(SynchronousStrategy):
 
     The results are those of one process: losses, gradients, Dropout and metrics do not depend on the number of
     micro-batches, stages or replicas. Every rank reads the same batches. `fit`, `evaluate`, `predict` and `save` are
-    called by all ranks. In an evaluator it gives a strategy of this one process, which has the whole model.
+    called by all ranks. Processes that were started by hand find each other as for a `MultiWorkerMirroredStrategy`. In
+    an evaluator it gives a strategy of this one process, which has the whole model.
 
     ``"pipedream"`` and ``"pipedream_2bw"`` are the exception: stages do not wait for each other between the batches of
     an execution, ``compile(steps_per_execution=16)``, so gradients are computed with weights that lack some updates.
@@ -82,7 +84,6 @@ class PipelineStrategy(SynchronousStrategy):
         recompute: bool = False,
         vertical_sync: bool = False,
     ) -> None:
-        world = current_world()
         self.stages, self.micro_batches = stages, micro_batches
         self.schedule, self.recompute = schedule, recompute
         self.balance: list[int] | None = list(balance) if balance is not None and not isinstance(balance, str) else None
@@ -102,13 +103,14 @@ class PipelineStrategy(SynchronousStrategy):
             )
         if balance is not None and split_after is not None:
             raise ConfigurationError("Received balance and split_after; give one of the two. [pipeline]")
-        if not world.launched and world.size == 1 and stages > 1 and micro_batches >= 1:
-            relaunch_over(stages, "PipelineStrategy", "stages")
-        refuse(self.asked, stages, micro_batches, world_size=world.size)
-        self.replicas = world.size // stages
-        if world.size > 1:
-            world.arrange({STAGE: stages, REPLICA: self.replicas, DATA: 1})
+        world = world_of(None, when_alone=lambda: _start_again(stages, micro_batches), arrange=self._arrange)
         super().__init__(world, local_device(world), broadcast_new_variables=False)
+
+    def _arrange(self, world: World) -> None:
+        refuse(self.asked, self.stages, self.micro_batches, world_size=world.size)
+        self.replicas = world.size // self.stages
+        if world.size > 1:
+            world.arrange({STAGE: self.stages, REPLICA: self.replicas, DATA: 1})
 
     @property
     def stage(self) -> int:
@@ -151,6 +153,12 @@ class PipelineStrategy(SynchronousStrategy):
             "strategy.run calls a function with the whole model, but each worker of a PipelineStrategy has a part of "
             "the model only. Train with model.fit, or use another strategy. [pipeline]"
         )
+
+
+def _start_again(stages: int, micro_batches: int) -> None:
+    """Replaces this process, which nobody has told of others, by a worker for each stage."""
+    if stages > 1 and micro_batches >= 1:
+        relaunch_over(stages, "PipelineStrategy", "stages")
 
 
 __all__ = ["REPLICA", "STAGE", "PipelineStrategy"]

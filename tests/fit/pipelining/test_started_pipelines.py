@@ -1,5 +1,6 @@
-"""A pipeline that was started alone or by the launcher; a stage that fails; Ctrl-C and SIGTERM."""
+"""A pipeline that was started alone, by hand or by the launcher; a stage that fails; Ctrl-C and SIGTERM."""
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import EXIT_PREEMPTED
+from ports import HoldPorts
 from programs import Ended, run_python, run_workers, start_python
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
@@ -34,6 +36,19 @@ def test_alone_it_starts_a_worker_for_each_stage_and_a_layer_that_fails_ends_all
     assert 'raise ValueError("this layer gives up")' in failed.output, failed.output
     assert "rank 1 failed; stopping the job" in failed.output, failed.output
     assert "rank 0 was stopped because rank 1 failed" in failed.output, failed.output
+
+
+@pytest.mark.proof
+def test_by_hand_it_computes_the_same(tmp_path: Path, hold_ports: HoldPorts) -> None:
+    launched = run_workers(2, _SCRIPT, "ends", folder=tmp_path, limit_seconds=240, variables=_SEED)
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in hold_ports(2)]}
+    both = []
+    for index in range(2):
+        task = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        both.append(start_python(_SCRIPT, "ends", folder=tmp_path, variables={"TF_CONFIG": task, **_SEED}))
+    by_hand = [program.ended(240) for program in both]
+    assert [ended.code for ended in by_hand] == [0, 0], [ended.output for ended in by_hand]
+    assert _losses(*by_hand) == _losses(launched)
 
 
 @pytest.mark.proof
