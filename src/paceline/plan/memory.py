@@ -12,7 +12,7 @@ class Peak:
 
     Args:
         num_stashed: Micro-batches between their F and the end of their backward, counted for each chunk.
-        stash_bytes: Theirs.
+        stash_bytes: Theirs, and the gradients that a backward makes: about what would be held from its B to its W.
         num_versions: Of the weights.
         total_bytes: The stash, all versions of the weights, one set of gradients, and the optimizer's slots.
     """
@@ -38,6 +38,8 @@ def _peak_stash(computations: list[Compute], costs: Costs) -> tuple[int, int]:
     most, most_bytes = 0, 0
     for one in computations:
         key, cost = (one.chunk, one.micro_batch), costs.chunks[one.chunk]
+        if one.operation.gives_input_gradients:  # the caller holds the stash until the gradients are there
+            most_bytes = max(most_bytes, sum(held.values()) + cost.weights_stash_bytes)
         match one.operation:
             case Operation.FORWARD:
                 held[key] = cost.input_bytes if key in recomputed else cost.stash_bytes

@@ -151,8 +151,9 @@ class Demand:
         cost = self.profile.chunk_cost(first, last)
         after_inputs = cost.weights_stash_bytes if self.schedule.splits_backward else 0
         waiting = max(cost.input_bytes if self.recompute else cost.stash_bytes, after_inputs)
-        # One entry is used, the others wait for their turn.
-        stash = (entries - 1) * -(-waiting // replicas) + -(-max(cost.stash_bytes, after_inputs) // replicas)
+        # One entry is used, and gradients are made of it; the others wait for their turn.
+        stash = (entries - 1) * -(-waiting // replicas) + -(-cost.stash_bytes // replicas)
+        stash += -(-cost.weights_stash_bytes // replicas)
         return (versions + 1) * cost.parameter_bytes + cost.slot_bytes + stash
 
 

@@ -71,6 +71,7 @@ class ChunkFunctions:
         self._weights = graph.function([*for_weights, *self._rest], of_weights_fetched)
         backward = (self._both, self._inputs, self._weights)
         self._kept = {id(feed) for function in backward for feed in function.feeds}
+        self._kept_for_weights = {id(feed) for feed in self._weights.feeds}
         every = [self._forward, *backward, *([self._parts] if self._parts else [])]
         used = {id(feed) for function in every for feed in function.feeds}
         self.read_data = [at for at, tensor in enumerate(trace.data) if id(tensor) in used]
@@ -117,6 +118,7 @@ class ChunkFunctions:
     def backward_inputs(self, one: Pass) -> list[Any]:
         """B: gradients of what was received."""
         received, rest = parted(self._inputs(one.feeds), [len(self.trace.received_gradients)])
+        one.feeds = {key: value for key, value in one.feeds.items() if key in self._kept_for_weights}
         one.feed(self._rest, rest)
         return received
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.link_cost import link_of
 from paceline.fit.pipelining.model_layers import ModelLayers, layers_of
 from paceline.fit.pipelining.model_profile import profile_of
 from paceline.plan.comparison import Pipeline, Prediction, compare, predict
@@ -96,6 +97,7 @@ def _measured(model: Any, strategy: PipelineStrategy, batch_rows: int, by_hand: 
         profile,
         strategy.stages,
         strategy.micro_batches,
+        link=link_of(strategy.fit_group),
         memory_limit_bytes=strategy.memory_limit_bytes or math.inf,
         recompute=strategy.recompute,
         cuts=by_hand,

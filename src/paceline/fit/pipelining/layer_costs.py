@@ -1,7 +1,8 @@
 """What one layer costs on one micro-batch: seconds of its functions, and bytes that are held of it.
 
-The functions are called in turn, as in training, so that weights and activations are as warm in the caches as there.
-The time of an empty call is subtracted: a chunk of many layers makes one call.
+In training other layers run between two calls for one layer, so its weights and its stash are in no cache any more, but
+what it is handed is. So it is here: a large array is written before each call, then what is handed is read. The time of
+an empty call is subtracted: a chunk of many layers makes one call.
 """
 
 import statistics
@@ -22,6 +23,9 @@ Clock = Callable[[], float]
 MOST_REPEATS = 15
 ENOUGH_SECONDS = 0.3
 """Of one layer: it is measured so often, or, from three times on, so long."""
+
+MOST_OTHER_BYTES = 2**24
+"""That are written in place of other layers' work: more than a core's own caches hold."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,12 @@ class CallCost:
 
 
 def cost_of(
-    functions: LayerFunctions, values: Sequence[Any], optimizer: Any, calls: CallCost, clock: Clock
+    functions: LayerFunctions,
+    values: Sequence[Any],
+    optimizer: Any,
+    calls: CallCost,
+    clock: Clock,
+    other_bytes: int = 0,
 ) -> LayerCost:
     """Measures one layer.
 
@@ -94,10 +103,13 @@ def cost_of(
         optimizer: Keras's, whose configuration counts; None: no update.
         calls: What calls cost here.
         clock: Seconds.
+        other_bytes: What other layers read and write between two calls for this one.
     """
     known = _values(functions, values)
     parts = (functions.forward, functions.inputs_gradients, functions.weights_gradients)
-    seconds = _in_turn([part for part in parts if part], known, calls, clock)
+    handed = (functions.read, functions.given, functions.given)
+    measured = [(part, tensors) for part, tensors in zip(parts, handed, strict=True) if part]
+    seconds = _in_turn(measured, known, calls, clock, other_bytes)
     f, b, w = (seconds.get(id(part), 0.0) for part in parts)
     update, slots = _update(functions.weights, optimizer, calls, clock)
 
@@ -151,20 +163,34 @@ def _values(functions: LayerFunctions, values: Sequence[Any]) -> dict[int, Any]:
     return known
 
 
-def _in_turn(parts: list[GraphFunction], known: dict[int, Any], calls: CallCost, clock: Clock) -> dict[int, float]:
-    """The seconds of each part, by its identity. `known` gets what they make."""
-    spent: dict[int, list[float]] = {id(part): [] for part in parts}
-    for part in parts:  # TensorFlow traces and plans in the first call
+def _in_turn(
+    parts: list[tuple[GraphFunction, list[Any]]], known: dict[int, Any], calls: CallCost, clock: Clock, other_bytes: int
+) -> dict[int, float]:
+    """The seconds of each part, by its identity. `known` gets what they make.
+
+    Args:
+        parts: With the tensors that are in the caches when it begins.
+        known: Values, by the identity of a tensor.
+        calls: What calls cost here.
+        clock: Seconds.
+        other_bytes: See `cost_of`.
+    """
+    spent: dict[int, list[float]] = {id(part): [] for part, _ in parts}
+    for part, _ in parts:  # TensorFlow traces and plans in the first call
         known.update(zip(map(id, part.fetches), part(known), strict=True))
+    work_of_others = np.zeros(min(other_bytes, MOST_OTHER_BYTES) // 8)
     begin = clock()
     for turn in range(MOST_REPEATS):
         if turn >= 3 and clock() - begin > ENOUGH_SECONDS:
             break
-        for part in parts:
+        for part, handed in parts:
+            work_of_others += 1
+            for tensor in handed:
+                np.asarray(known[id(tensor)]).tobytes()
             before = clock()
             part(known)
             spent[id(part)].append(clock() - before)
-    return {id(part): max(0.0, statistics.median(spent[id(part)]) - calls.seconds(part)) for part in parts}
+    return {id(part): max(0.0, statistics.median(spent[id(part)]) - calls.seconds(part)) for part, _ in parts}
 
 
 def _update(weights: list[Any], optimizer: Any, calls: CallCost, clock: Clock) -> tuple[float, int]:

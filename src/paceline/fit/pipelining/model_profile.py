@@ -5,6 +5,7 @@ all costs, so that all of them cut the model at the same places.
 """
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -72,6 +73,7 @@ def profile_of(
     calls = CallCost(clock)
     given = _given(model, data, rows)
     optimizer = getattr(model, "optimizer", None)
+    other_bytes = sum(_num_bytes(layer, rows) for layer in found.layers)
     table = []
     for number, place in enumerate(mine):
         if progress:
@@ -82,7 +84,8 @@ def profile_of(
             given.get(id(tensor), _random(one.layer, spec))
             for tensor, spec in zip(one.layer.inputs, specs, strict=True)
         ]
-        cost = cost_of(LayerFunctions(one.layer, specs, one.wanted), values, optimizer, calls, clock)
+        functions = LayerFunctions(one.layer, specs, one.wanted)
+        cost = cost_of(functions, values, optimizer, calls, clock, other_bytes)
         table.append([float(place), calls.seconds(), *cost.numbers])
     width = 2 + len(fields(LayerCost))
     gathered = np.concatenate(group.all_gather(np.array(table, np.float64).reshape(-1, width)))
@@ -140,6 +143,12 @@ def _identity(layer: ModelLayer, wanted: tuple[bool, ...], at: int) -> str:
 
 def _spec(tensor: Any, rows: int) -> Any:
     return tf.TensorSpec([rows if tensor.shape[0] is None else tensor.shape[0], *tensor.shape[1:]], tensor.dtype)
+
+
+def _num_bytes(layer: ModelLayer, rows: int) -> int:
+    """Of its variables and outputs."""
+    tensors = [_spec(tensor, rows) for tensor in (*layer.outputs, *layer.variables)]
+    return sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in tensors)
 
 
 def _given(model: Any, data: Any, rows: int) -> dict[int, Any]:
