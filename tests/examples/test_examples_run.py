@@ -107,3 +107,17 @@ def test_the_tutorial_on_parameter_servers(worlds: Worlds, tmp_path: Path) -> No
     figures = dict(re.findall(r"(fit: loss|loop: accuracy) ([0-9.]+)", ended.output))
     assert float(figures["fit: loss"]) < 10.0
     assert float(figures["loop: accuracy"]) > 0.9
+
+
+@pytest.mark.parametrize("script", ["transformer.py", "unet.py"])
+def test_stages_compute_what_plain_keras_computes(worlds: Worlds, script: str, tmp_path: Path) -> None:
+    tiny = ("--epochs", "1", "--num-train", "64", "--floatx", "float64")
+
+    def figures(output: str) -> list[float]:
+        found = re.findall(r"(?:training losses|test loss) ([0-9.]+)", output)
+        assert len(found) == 2, output
+        return [float(figure) for figure in found]
+
+    alone = worlds.not_launched.run_script(EXAMPLES / script, *tiny, folder=tmp_path)
+    staged = worlds.of(2).run_script(EXAMPLES / script, *tiny, folder=tmp_path)
+    assert figures(staged.output) == pytest.approx(figures(alone.output), abs=1e-9)
