@@ -55,27 +55,25 @@ def _texts(rows: int, tokens: int) -> tuple[Any, Any]:
     return generator.integers(0, 1000, (rows, tokens)).astype(np.int32), generator.integers(0, 10, rows)
 
 
-def _unet(levels: int, filters: int, size: int) -> Any:
-    """The first and last levels cost most of the time, and have the fewest layers and weights."""
+def _unet(filters: int, size: int) -> Any:
+    """The U-Net of Noise2Noise (Lehtinen et al. 2018): narrow on the way down, wide on the way up."""
+
+    def convolved(x: Any, number: int) -> Any:
+        return keras.layers.LeakyReLU(0.1)(keras.layers.Conv2D(number, 3, padding="same")(x))
+
     inputs = keras.Input((size, size, 1))
-
-    def twice(x: Any, number: int) -> Any:
-        for _ in range(2):
-            x = keras.layers.Conv2D(number, 3, padding="same")(x)
-            x = keras.layers.ReLU()(x)
-        return x
-
-    x, skips = inputs, []
-    for level in range(levels):
-        x = twice(x, filters * 2**level)
-        skips.append(x)
+    skips = [inputs]
+    x = convolved(convolved(inputs, filters), filters)
+    for _ in range(4):
         x = keras.layers.MaxPooling2D()(x)
-    for _ in range(3):
-        x = twice(x, filters * 2**levels)
-    for level in reversed(range(levels)):
-        x = keras.layers.UpSampling2D()(x)
-        x = twice(keras.layers.Concatenate()([x, skips[level]]), filters * 2**level)
-    return keras.Model(inputs, keras.layers.Conv2D(1, 1)(x))
+        skips.append(x)
+        x = convolved(x, filters)
+    x = convolved(keras.layers.MaxPooling2D()(x), filters)
+    while skips:
+        x = keras.layers.Concatenate()([keras.layers.UpSampling2D()(x), skips.pop()])
+        wide, wide_too = (2 * filters, 2 * filters) if skips else (4 * filters // 3, 2 * filters // 3)
+        x = convolved(convolved(x, wide), wide_too)
+    return keras.Model(inputs, keras.layers.Conv2D(1, 3, padding="same")(x))
 
 
 def _images(rows: int, size: int) -> tuple[Any, Any]:
@@ -89,7 +87,7 @@ CASES = {
     "transformer": Case(
         lambda: _transformer(6, 256, 64), "sparse_categorical_crossentropy", 8, lambda rows: _texts(rows, 64)
     ),
-    "unet": Case(lambda: _unet(3, 8, 48), "mse", 4, lambda rows: _images(rows, 48)),
+    "unet": Case(lambda: _unet(24, 96), "mse", 4, lambda rows: _images(rows, 96)),
     "long": Case(
         lambda: _transformer(6, 128, 256), "sparse_categorical_crossentropy", 4, lambda rows: _texts(rows, 256)
     ),

@@ -79,12 +79,12 @@ def steps_together(variant: str) -> int:
     return next((int(option) for option in variant.split(":")[3:] if option.isdigit()), 1)
 
 
-def model_of(variant: str, stages: int) -> keras.Model:
+def model_of(variant: str, stages: int, balance: list[int] | str | None = None) -> keras.Model:
     name, schedule, number, *given = variant.split(":")
     keras.utils.set_random_seed(0)
     scope: Any = contextlib.nullcontext()
     if schedule != "plain":
-        balance = "auto" if "auto" in given else None
+        balance = "auto" if "auto" in given else balance
         strategy = paceline.PipelineStrategy(
             stages, int(number), schedule, balance=balance, recompute="recompute" in given
         )
