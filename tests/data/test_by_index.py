@@ -255,6 +255,9 @@ def test_a_map_of_whole_batches_is_named() -> None:
     assert isinstance(found, Whole)
     assert "every rank reads all rows, as map `reduce_sum` behind them takes whole batches" in work_of(found)
     assert work_of(divided(data)) == "each rank reads and computes its rows of each batch, by index (rows)"
+    cached = work_of(divided(data.cache()))
+    assert "as the stage Cache is behind them" in cached
+    assert "element_wise" not in cached  # no function that could be marked
 
 
 @pytest.fixture
@@ -296,8 +299,17 @@ def test_a_damaged_record_is_named_or_skipped(
 
 
 def test_files_that_cannot_be_read_by_index_are_refused(damaged: Any, folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"is compressed \(GZIP\).*tf.data.TFRecordDataset"):
+    with pytest.raises(ValueError, match=r"is compressed \(GZIP\).*tf.data.TFRecordDataset") as compressed:
         paceline.data.records(damaged(gzip.compress), None, 2)
+    assert "skip" not in str(compressed.value)  # would leave out all of it
+    with pytest.raises(ValueError, match="usually no TFRecord file"):
+        paceline.data.records(Path(__file__), None, 2)
+    with pytest.raises(ValueError, match="is a directory"):
+        paceline.data.records(folder, None, 2)
+    with pytest.raises(ValueError, match=r"glob.glob\(pattern\)"):
+        paceline.data.records(folder / "*.tfrecord", None, 2)
+    with pytest.raises(ValueError, match="in the 0 files"):
+        paceline.data.records(folder.glob("*.nothing"), None, 2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"nowhere.tfrecord cannot be read: No such file"):
         paceline.data.records(folder / "nowhere.tfrecord", None, 2)
     with pytest.raises(ValueError, match="no records"):
@@ -347,6 +359,28 @@ def test_rows_that_are_not_there_or_differ_are_refused() -> None:
         paceline.data.rows([], 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"row 3 of the source is float64 \(4,\), but row 0"):
         list(paceline.data.rows(Wrong(6), 2))
+    with pytest.raises(ValueError, match=r"row 1 of the source is int64 \(\), but row 0 is int8"):
+        paceline.data.rows([np.int8(1), np.int64(1000)], 2)  # would be -24
+    with pytest.raises(ValueError, match=r"source\[0\] raises KeyError"):
+        paceline.data.rows({"x": 1}, 2)
+    with pytest.raises(ValueError, match="received generator"):
+        paceline.data.rows((row for row in range(3)), 2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"shuffle": "block"}, "expected True, False or 'blocks'"),
+        ({"shuffle": 1000}, "expected True, False or 'blocks'"),
+        ({"on_error": "ignore"}, "expected one of 'raise', 'skip'"),
+        ({"seed": None}, "expected an integer"),
+        ({"batch_size": 2.0}, "expected an integer"),
+        ({"batch_size": 0}, "at least one row"),
+    ],
+)
+def test_wrong_options_are_refused(folder: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        paceline.data.records(write(folder, [1]), None, **{"batch_size": 2, **options})
 
 
 def test_a_parse_that_cannot_be_exact_is_refused(folder: Path) -> None:

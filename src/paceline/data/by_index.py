@@ -9,7 +9,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -68,8 +68,12 @@ def records(
         ValueError: a file is missing, damaged, compressed, or has no records; or `parse` draws random numbers, or
             returns something else than dense tensors.
     """
-    paths = [files] if isinstance(files, str | os.PathLike) else files
-    found = RecordFiles([os.fspath(path) for path in paths], on_error)
+    paths = [os.fspath(path) for path in ([files] if isinstance(files, str | os.PathLike) else files)]
+    if on_error not in get_args(OnError):
+        raise ValueError(
+            f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))} [row-source]"
+        )
+    found = RecordFiles(paths, on_error)
     if not len(found):
         raise ValueError(f"there are no records in the {len(paths)} files [row-source]")
     spec = tf.TensorSpec([], tf.string)
@@ -116,20 +120,19 @@ def rows(
         A `tf.data.Dataset`, as `records` does.
 
     Raises:
-        ValueError: there are no rows, or the last one cannot be read.
+        ValueError: there are no rows, or the first or last one cannot be read or is unlike the other.
     """
+    if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
+        raise ValueError(
+            f"received {type(source).__name__}; expected an object with len(source) and source[row], such as a list "
+            "or an array [row-source]"
+        )
     num_rows = len(source)
     if not num_rows:
         raise ValueError("the source has no rows: len(source) is 0 [row-source]")
-    first = _arrays(source[0])
-    try:
-        last = _arrays(source[num_rows - 1])
-    except Exception as fault:
-        raise ValueError(
-            f"len(source) is {num_rows}, but source[{num_rows - 1}] raises {type(fault).__name__}: {fault}. Rows are "
-            "counted from 0, and all below the length must be there [row-source]"
-        ) from fault
+    first, last = (_row_of(source, number, num_rows) for number in (0, num_rows - 1))
     examples = tf.nest.flatten(first)
+    _check_alike(tf.nest.flatten(last), examples, num_rows - 1)
     one_thread = threading.Lock()  # sources that read files with `seek` are no good for two
 
     def read(numbers: Any) -> list[Any]:
@@ -137,11 +140,7 @@ def rows(
         for number in numbers.tolist():
             with one_thread:
                 arrays = tf.nest.flatten(_arrays(source[number]))
-            if [(one.shape, one.dtype.kind) for one in arrays] != [(one.shape, one.dtype.kind) for one in examples]:
-                raise ValueError(
-                    f"row {number} of the source is {_shapes(arrays)}, but row 0 is {_shapes(examples)}. All rows need "
-                    "the same components, shapes and dtypes [row-source]"
-                )
+            _check_alike(arrays, examples, number)
             for column, array in zip(columns, arrays, strict=True):
                 column.append(array)
         return [
@@ -165,8 +164,16 @@ def rows(
 
 
 def _dataset(order: EpochOrder, batch_size: int, drop_remainder: bool, *, facts: tuple[str, ...], **source: Any) -> Any:
+    for name, number in (("batch_size", batch_size), ("seed", order.seed)):
+        if not hasattr(number, "__index__"):
+            raise ValueError(f"{name}={number!r}: expected an integer [row-source]")
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: a batch has at least one row [row-source]")
+    if not isinstance(order.shuffle, bool) and order.shuffle != "blocks":
+        raise ValueError(
+            f"shuffle={order.shuffle!r}: expected True, False or 'blocks'. There is no buffer whose size could be said "
+            "[row-source]"
+        )
     how = f"shuffle={order.shuffle!r}, seed={order.seed}, batch_size={batch_size}, drop_remainder={drop_remainder}"
     return IndexSource(
         number=number_of_new_source(),
@@ -207,6 +214,24 @@ def _arrays(row: Any) -> Any:
     if isinstance(row, tuple):
         return tuple(map(_arrays, row))
     return np.asarray(row)
+
+
+def _row_of(source: Rows, number: int, num_rows: int) -> Any:
+    try:
+        return _arrays(source[number])
+    except Exception as fault:
+        raise ValueError(
+            f"len(source) is {num_rows}, but source[{number}] raises {type(fault).__name__}: {fault}. Rows are "
+            "counted from 0, and all below the length must be there [row-source]"
+        ) from fault
+
+
+def _check_alike(arrays: Sequence[Any], examples: Sequence[Any], number: int) -> None:
+    if [(one.shape, _dtype(one)) for one in arrays] != [(one.shape, _dtype(one)) for one in examples]:
+        raise ValueError(
+            f"row {number} of the source is {_shapes(arrays)}, but row 0 is {_shapes(examples)}. All rows need the "
+            "same components, shapes and dtypes [row-source]"
+        )
 
 
 def _dtype(array: Any) -> Any:

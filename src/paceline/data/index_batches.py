@@ -60,10 +60,14 @@ def _why_whole(one: Any) -> Whole | None:
     source = next(filter(None, map(source_of, compat.with_sources(one))), None)
     if source is None:
         return None
-    stage = f"map `{name_of_map(one)}`" if compat.kind_of(one) in MAPS else f"the stage {compat.kind_of(one)}"
+    if compat.kind_of(one) in MAPS:
+        return Whole(
+            f"every rank reads all {source.name}, as map `{name_of_map(one)}` behind them takes whole batches: with "
+            "paceline.data.element_wise(function) a map has a row for each row"
+        )
     return Whole(
-        f"every rank reads all {source.name}, as {stage} behind them takes whole batches: with "
-        "paceline.data.element_wise(function) a map has a row for each row"
+        f"every rank reads all {source.name}, as the stage {compat.kind_of(one)} is behind them: without it, each "
+        "would read its own"
     )
 
 

@@ -9,6 +9,7 @@ process lives. The check sums of the lengths are checked; those of the data are 
 import functools
 import logging
 import os
+import stat
 import threading
 import weakref
 from collections.abc import Sequence
@@ -162,10 +163,10 @@ def _close(opened: dict[int, int]) -> None:
 
 def _told(damaged: Sequence[FileIndex]) -> str:
     lines = "\n  ".join(file.damage for file in damaged)
-    return (
-        f"{len(damaged)} of the TFRecord files cannot be read whole:\n  {lines}\nWrite them again, or read what is "
-        'before the damage: paceline.data.records(…, on_error="skip") [record-file]'
-    )
+    told = f"{len(damaged)} of the TFRecord files cannot be read whole:\n  {lines}"
+    if any(len(file.offsets) for file in damaged):
+        told += '\nWrite them again, or read what is before the damage: paceline.data.records(…, on_error="skip")'
+    return f"{told} [record-file]"
 
 
 def _end_of(file: FileIndex) -> int:
@@ -176,7 +177,10 @@ def _size_and_time(path: str) -> tuple[int, int]:
     try:
         found = Path(path).stat()
     except OSError as fault:
-        raise ValueError(f"{path} cannot be read: {fault.strerror} [record-file]") from fault
+        pattern = ". A pattern must be written out: sorted(glob.glob(pattern))" if set(path) & set("*?[") else ""
+        raise ValueError(f"{path} cannot be read: {fault.strerror}{pattern} [record-file]") from fault
+    if stat.S_ISDIR(found.st_mode):
+        raise ValueError(f"{path} is a directory: give the files in it, sorted [record-file]")
     return found.st_size, found.st_mtime_ns
 
 
@@ -222,7 +226,8 @@ def _indexed(path: str) -> FileIndex:
                 f'compression, or use tf.data.TFRecordDataset(files, "{kind}"), which every rank reads whole'
             )
         else:
-            damage = f"{path}, record {number} (from 0) at offset {starts[number]}: {damage}"
+            hint = "" if number else ". A file that begins so is usually no TFRecord file"
+            damage = f"{path}, record {number} (from 0) at offset {starts[number]}: {damage}{hint}"
     offsets = np.array(starts[:number], np.int64) + _HEADER_BYTES
     return FileIndex(path, num_bytes, changed_at, offsets, fields["length"][:number].astype(np.int64), damage)
 
