@@ -18,7 +18,7 @@ import keras
 import tensorflow as tf
 
 def decode(number):
-    return tf.reduce_sum(tf.random.stateless_uniform([5000], [number, 1]))[tf.newaxis], [0.0]
+    return tf.reduce_sum(tf.random.stateless_uniform([50_000], [number, 1]))[tf.newaxis], [0.0]
 
 print("the script runs", sys.argv[1:])
 rows = tf.data.Dataset.range(1000).map(decode)

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import paceline.data
+from paceline.data import profiling
 from paceline.data.rebuilding import UnknownStageError, mapped_again, with_change
 from paceline.errors import ConfigurationError
 
@@ -26,7 +27,7 @@ def counting(number: Any) -> Any:
 
 
 def sorted_numbers(number: Any) -> Any:
-    numbers = tf.random.stateless_uniform([30_000], [number, 1])
+    numbers = tf.random.stateless_uniform([100_000], [number, 1])
     return tf.reduce_sum(tf.sort(numbers))
 
 
@@ -58,6 +59,14 @@ def test_a_cache_is_tried_where_the_rows_are_always_the_same() -> None:
     assert not paceline.data.profile(drawn, seconds=0.1).advice
 
 
+def test_a_source_by_index_is_one_stage_and_read_for_own_rows() -> None:
+    dataset = paceline.data.rows(range(10_000), 8, shuffle=True).map(lambda number: number + 1).prefetch(1)
+    profile = paceline.data.profile(dataset, seconds=0.05)
+    assert [one.name for one in profile.stages] == ["rows", "Map <lambda>", "Prefetch"]
+    assert profile.stages[0].seconds_per_row > 0
+    assert all(one.on_own_rows for one in profile.stages)
+
+
 def test_what_stays_on_all_rows_is_said() -> None:
     dataset = tf.data.Dataset.range(64).map(counting).batch(8)
     profile = paceline.data.profile(dataset, seconds=0.2)
@@ -77,6 +86,12 @@ def test_what_stays_on_all_rows_is_said() -> None:
 def test_what_cannot_be_measured_is_refused(data: Any, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         paceline.data.profile(data, seconds=0.05)
+
+
+def test_stages_that_were_not_seen_running_are_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "_LOOKING_SECONDS", 1000)  # longer than it takes to read all
+    with pytest.raises(ConfigurationError, match="read too soon"):
+        paceline.data.profile(tf.data.Dataset.range(4).batch(2), seconds=0.05)
 
 
 def test_a_change_keeps_everything_behind_the_stage() -> None:

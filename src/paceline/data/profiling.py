@@ -18,6 +18,8 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.auto_shard import is_sharded_by_hand
 from paceline.data.fingerprint import draws_by_chance
+from paceline.data.index_batches import IndexDivision
+from paceline.data.index_source import source_of
 from paceline.data.local_batches import divided, local_batches, rows_of
 from paceline.data.rebuilding import UnknownStageError, interleaved_again, mapped_again, with_change
 from paceline.data.stages import MAPS, Division, Whole, name_of_map, reason_to_stay
@@ -55,8 +57,8 @@ def profile(dataset: Any, *, seconds: float = 1.0) -> DataProfile:
     """
     if not isinstance(dataset, tf.data.Dataset):
         raise ConfigurationError(
-            f"Received {type(dataset).__name__} to profile; expected a tf.data.Dataset of batches. Arrays need no "
-            "profile: rows are gathered. [data-profile]"
+            f"Received {type(dataset).__name__} to profile; expected a tf.data.Dataset of batches: only its stages can "
+            "be measured. Arrays need no profile: rows are gathered. [data-profile]"
         )
     if all(leaf.shape.rank == 0 for leaf in tf.nest.flatten(dataset.element_spec)):
         raise ConfigurationError("The dataset has no batches: add .batch(batch_size). [not-batched]")
@@ -64,7 +66,8 @@ def profile(dataset: Any, *, seconds: float = 1.0) -> DataProfile:
     clock = _Clock(seconds)
     costs = _costs(dataset, clock)
     division = Whole() if is_sharded_by_hand(dataset) else divided(dataset)
-    total = sum(cost.seconds for cost in costs) or 1.0
+    if not (total := sum(cost.seconds for cost in costs)):
+        raise ConfigurationError("All data are read too soon to measure the stages: profile more rows. [data-profile]")
     found = []
     for said, stage, change in _changes(costs, total):
         with contextlib.suppress(UnknownStageError):
@@ -164,6 +167,10 @@ def _costs(dataset: Any, clock: _Clock) -> list[_Cost]:
             yield from walk(compat.inputs_of(one)[0], number, elements_per_row)
             return
         node, sources = nodes[number], compat.inputs_of(one)
+        size = node.bytes_produced / max(1, node.num_elements)
+        if source_of(one) is not None:  # of whose stages the script knows nothing
+            yield _Cost(one, _seconds_below(nodes, number) / max(1, node.num_elements) * elements_per_row, size)
+            return
         inner, own = node.inputs[len(sources) :], _seconds_of(node)
         for source, input_ in zip(sources, node.inputs, strict=False):
             ratio = node.ratio or nodes[input_].num_elements / max(1, node.num_elements)
@@ -172,7 +179,7 @@ def _costs(dataset: Any, clock: _Clock) -> list[_Cost]:
         own += sum(_seconds_below(nodes, input_) for input_ in inner) / max(1, node.num_elements)
         if compat.kind_of(one) == "Shuffle":
             own = 0.0  # what TensorFlow counts is the wait for rows
-        yield _Cost(one, own * elements_per_row, node.bytes_produced / max(1, node.num_elements))
+        yield _Cost(one, own * elements_per_row, size)
 
     [below_root] = nodes[model.output].inputs
     return list(walk(dataset, below_root, 1 / rows_of_batch))
@@ -191,12 +198,16 @@ def _seconds_below(nodes: Any, number: int) -> float:
 def _marked(cost: _Cost, total: float, division: Any) -> StageCost:
     one, kind = cost.stage, compat.kind_of(cost.stage)
     own = division.maps if isinstance(division, Division) else []
+    if (source := source_of(one)) is not None:
+        name = source.name
+    else:
+        name = f"{kind} {name_of_map(one)}" if compat.traced_function_of(one) is not None else kind
     return StageCost(
-        f"{kind} {name_of_map(one)}" if compat.traced_function_of(one) is not None else kind,
+        name,
         cost.seconds,
         cost.seconds / total,
         one_at_a_time=kind in _ONE_AT_A_TIME,
-        on_own_rows=any(stage is one for stage in own),
+        on_own_rows=isinstance(division, IndexDivision) or any(stage is one for stage in own),
     )
 
 
