@@ -19,8 +19,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cluster.control_groups import core_quota
 from paceline.launcher.output.terminal_line import TerminalLine
-from paceline.launcher.workers.host_resources import core_quota, share_cores, usable_cores
+from paceline.launcher.workers.host_resources import share_cores, usable_cores
 
 SCRIPT = Path(__file__).with_name("train.py")
 NUM_WORKERS = 2

@@ -1,6 +1,7 @@
 """What a profile says of a pipeline is what reading the pipeline shows."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,16 +77,16 @@ def test_what_stays_on_all_rows_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("build", "said"),
     [
-        (np.zeros(3), "Received ndarray"),
-        (tf.data.Dataset.range(3), "has no batches"),
-        (tf.data.Dataset.range(0).batch(2), "has no row"),
+        (lambda: np.zeros(3), "Received ndarray"),
+        (lambda: tf.data.Dataset.range(3), "has no batches"),
+        (lambda: tf.data.Dataset.range(0).batch(2), "has no row"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(data: Any, said: str) -> None:
+def test_what_cannot_be_measured_is_refused(build: Callable[[], Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        paceline.data.profile(data, seconds=0.05)
+        paceline.data.profile(build(), seconds=0.05)
 
 
 def test_stages_that_were_not_seen_running_are_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
