@@ -23,8 +23,10 @@ def test_what_goes_together_passes() -> None:
             "1f1b",
             2,
             6,
-            "A batch of 32 rows cannot be cut into 6 micro-batches for each of 6 replicas: ask for at most 5",
+            "A batch of 32 rows cannot be cut into 6 micro-batches for each of 6 replicas: ask for at most 5, or "
+            "enlarge the batch to 36 rows.",
         ),
+        ("1f1b", 1, 4, "for each of 12 replicas: ask for at most 2, or enlarge the batch to 48 rows."),
         ("pipedream_2bw", 4, 3, "'pipedream_2bw' with 4 stages needs at least 4 micro-batches, not 3"),
         ("1f1b", 5, 8, "12 workers cannot be divided into 5 stages of as many replicas each: start 10 or 15 workers"),
         ("1f1b", 0, 8, "stages=0"),
@@ -32,6 +34,11 @@ def test_what_goes_together_passes() -> None:
 )
 def test_each_fault(name: str, stages: int, micro_batches: int, fault: str) -> None:
     assert fault in " ".join(faults_of(schedule_named(name), stages, micro_batches, 8, 32, 12))
+
+
+def test_fewer_rows_than_replicas() -> None:
+    [fault] = faults_of(None, 2, 1, None, 1, 4)
+    assert fault.endswith("1 micro-batches for each of 2 replicas: enlarge the batch to 2 rows.")
 
 
 def test_all_faults_at_once() -> None:

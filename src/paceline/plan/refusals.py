@@ -50,9 +50,10 @@ def faults_of(
     replicas = max(1, world_size // stages)
     if batch_rows is not None and micro_batches * replicas > batch_rows:
         of_each = f" for each of {replicas} replicas" if replicas > 1 else ""
+        fewer = f"ask for at most {most}, or " if (most := batch_rows // replicas) else ""
         faults.append(
-            f"A batch of {batch_rows} rows cannot be cut into {micro_batches} micro-batches{of_each}: ask for at most "
-            f"{batch_rows // replicas}, or enlarge the batch."
+            f"A batch of {batch_rows} rows cannot be cut into {micro_batches} micro-batches{of_each}: {fewer}enlarge "
+            f"the batch to {micro_batches * replicas} rows."
         )
     if schedule and micro_batches < (fewest := schedule.fewest_micro_batches(stages)):
         faults.append(

@@ -122,4 +122,7 @@ def schedule_named(name: str, *, chunks_per_stage: int = 2, vertical_sync: bool 
             return asynchronous(name, delay=_first_stages_delay if vertical_sync else _own_delay)
         case "pipedream_2bw":
             return asynchronous(name, delay=_first_stages_delay, has_micro_batch_per_stage=True)
-    raise ValueError(f"received the schedule {name!r}; expected one of {', '.join(NAMES)}. [pipeline]")
+    raise ValueError(
+        f"received the schedule {name!r}; expected one of {', '.join(NAMES)}; for a PipelineStrategy also 'auto'. "
+        "[pipeline]"
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from pipelined_models import JOBS, NUMBERS, check_equal, trained
+from pipelined_models import JOBS, NUMBERS, TARGETS, check_equal, trained
 
 import paceline
 
@@ -59,6 +59,24 @@ for schedule, name, options in ALL if replicas == 1 else OF_REPLICAS:
     model, found = trained(job, strategy.scope())
     check_equal(found, expected[name])
     print(f"{schedule}: {name} as plain Keras", flush=True)
+
+
+def normalized(scope):
+    """The predictions of a model after two equal rows, one for each replica, and a batch of one row."""
+    keras.utils.set_random_seed(5)
+    with scope:
+        small = keras.Sequential(
+            [keras.Input((5,)), keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+        )
+        small.compile("sgd", "mse")
+    rows = [0, 0, 1]
+    small.fit(NUMBERS[rows], TARGETS[rows, :1], batch_size=2, shuffle=False, verbose=0)
+    return small.predict(NUMBERS, verbose=0)
+
+
+one_row = contextlib.nullcontext(), paceline.PipelineStrategy(stages=2, micro_batches=1).scope()
+np.testing.assert_allclose(*map(normalized, one_row), rtol=1e-9, atol=1e-12)
+print("BatchNormalization of one row")
 
 elsewhere = other_stages_variables(model)
 assert 0 < len(elsewhere) < len(model.trainable_variables)

@@ -23,6 +23,7 @@ def test_stages_and_replicas_are_one_process(tmp_path: Path, workers: int, train
     assert ended.code == 0, ended.output
     for line in (
         *(f"{job} as plain Keras" for job in trained),
+        "BatchNormalization of one row",
         "other stages' variables cannot be read",
         "saved whole",
         "predicts from a file",

@@ -127,17 +127,22 @@ class StageWalk:
         if is_last:
             self._messages.flush()  # nobody need wait for this stage's update
         self.versions.make_next(at)
-        number = update.version - 1
-        self._ends.end_backward(self._walked.pop(number))
-        del self._read[number]
+        walked = self._walked.pop(update.version - 1)
+        if not walked.batch.has_rows:
+            self._zero_sums()  # a mean over no rows, as BatchNormalization takes it, makes NaN of losses of zero
+        self._ends.end_backward(walked)
+        del self._read[update.version - 1]
         self._has_begun_sums = False
 
     def _begin_sums(self) -> None:
-        """Those of the batch whose backward is next."""
         if not self._has_begun_sums:
-            functions = next(iter(self._read.values())).functions
-            self._gradient_sums.begin([weight for one in functions.values() for weight in one.trace.summed])
+            self._zero_sums()
             self._has_begun_sums = True
+
+    def _zero_sums(self) -> None:
+        """Those of the batch whose update is next."""
+        functions = next(iter(self._read.values())).functions
+        self._gradient_sums.begin([weight for one in functions.values() for weight in one.trace.summed])
 
     def _send(self, action: Send) -> None:
         message, peer, tag = action.message, action.peer, action.tag

@@ -49,6 +49,11 @@ class Batch:
         """Of all replicas."""
         return int(self.leaves[0].shape[0])
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether this replica has any of them."""
+        return self.bounds[-1][1] > self.bounds[0][0]
+
     def signature(self, micro_batch: int) -> Hashable:
         """What the shapes of everything that is made of a micro-batch follow from."""
         begin, end = self.bounds[micro_batch]
