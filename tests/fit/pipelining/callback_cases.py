@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import callbacks
 
 import paceline
@@ -73,7 +74,7 @@ def all_others(strategy: Any, folder: Path) -> None:
             callbacks.SwapEMAWeights(swap_on_epoch=True),
             callbacks.CSVLogger(str(own / "log.csv")),
             callbacks.TerminateOnNaN(),
-            callbacks.TensorBoard(str(own / "board"), histogram_freq=0),
+            callbacks.TensorBoard(str(own / "board"), histogram_freq=1, embeddings_freq=2),
         ]
         models.append(_fitted(scope, given))
     _same_history(*models)
@@ -84,7 +85,23 @@ def all_others(strategy: Any, folder: Path) -> None:
     _check(*map(_predicted, models))
     logs = [np.loadtxt(folder / name / "log.csv", delimiter=",", skiprows=1) for name in names]
     _check(*logs)
-    assert sorted(path.name for path in (folder / "stages" / "board").iterdir()) == ["train", "validation"]
+    boards = [folder / name / "board" for name in names]
+    files, of_plain = (sorted(path.name for path in board.iterdir()) for board in boards)
+    assert files == of_plain
+    assert {"train", "validation"} < {*files}
+    assert [len(list(board.glob("**/keras_embedding.ckpt-*"))) for board in boards] == [2, 2]
+    staged, plain = map(_histograms, boards)
+    assert len(plain) == 4 * len(models[1].weights)
+    for one, other in zip(staged, plain, strict=True):
+        _check(one, other)
+
+
+def _histograms(board: Path) -> list[Any]:
+    """In the order in which they were written."""
+    [path] = (board / "train").glob("events.*")
+    events = tf.compat.v1.train.summary_iterator(str(path))
+    values = [value for event in events for value in event.summary.value]
+    return [tf.make_ndarray(value.tensor) for value in values if value.tag.endswith("/histogram")]
 
 
 def files_of_weights(strategy: Any, folder: Path) -> None:

@@ -41,8 +41,9 @@ def install(keras: ModuleType, replace: Replace) -> None:
     replace(callbacks.CSVLogger, "on_train_begin", keras_callbacks.to_null_device)
     for name in ("_train_writer", "_val_writer"):
         setattr(callbacks.TensorBoard, name, keras_callbacks.to_no_summary(getattr(callbacks.TensorBoard, name)))
-    for name in ("_configure_embeddings", "_log_embeddings", "_start_trace", "_stop_trace"):
+    for name in ("_configure_embeddings", "_start_trace", "_stop_trace"):
         replace(callbacks.TensorBoard, name, keras_callbacks.on_chief)
+    replace(callbacks.TensorBoard, "_log_embeddings", keras_callbacks.embeddings_saved)
 
     # TensorFlow makes copies of `tf.saved_model`, some of them later (`import tensorflow.saved_model`, as Keras does).
     original = tf.saved_model.save

@@ -171,3 +171,13 @@ def on_chief(keras_method: Function) -> Function:
         return None if _is_follower(self._model) else keras_method(self, *args, **kwargs)
 
     return method
+
+
+def embeddings_saved(keras_method: Function) -> Function:
+    """`TensorBoard._log_embeddings`, which saves the model's weights: all ranks of a pipeline do."""
+    of_chief = on_chief(keras_method)
+
+    def _log_embeddings(self: Any, epoch: int) -> Any:
+        return (of_chief if pipeline_strategy_of(self._model) is None else keras_method)(self, epoch)
+
+    return _log_embeddings

@@ -13,6 +13,7 @@ As `fit/compat.py`, which has no room left. Tested with Keras 3.15.
 | `set_keras_mask`, `get_keras_mask` | where Keras keeps the mask of a tensor |
 | `in_symbolic_scope` | whether a variable is read to infer shapes only |
 | `Variable._deferred_initialize`, `._direct_assign`, `._initializer`, `._value` | a variable without a value |
+| `TensorBoard._log_weights` | where it reads every weight |
 | `Trainer._compile_loss`, `._compile_metrics`, `._loss_tracker`, `._symbolic_build` | the parts of a trainer's step |
 """
 
@@ -34,6 +35,7 @@ _MISSING = [
         if name not in Node.__init__.__code__.co_names
     ),
     *(f"Function.{name}" for name in ("_nodes_by_depth",) if name not in keras.Function.__init__.__code__.co_names),
+    *(f"TensorBoard.{name}" for name in ("_log_weights",) if not hasattr(keras.callbacks.TensorBoard, name)),
     *(f"Variable.{name}" for name in ("_deferred_initialize", "_direct_assign") if not hasattr(keras.Variable, name)),
     *(f"Trainer.{name}" for name in ("_symbolic_build",) if not hasattr(Trainer, name)),
     *(

@@ -36,6 +36,7 @@ def install(replace: Replace, replace_in_graphs: Replace) -> None:
     replace(compat.BaseOptimizer, "finalize_variable_values", stage_updates.finalized)
     for name in ("save_model", "save_weights"):
         replace(compat.saving_api, name, whole_saves.saved_by_all)
+    replace(keras.callbacks.TensorBoard, "_log_weights", whole_saves.logged_by_all)
     replace(compat.saving_api, "load_weights", whole_saves.loaded_by_each)
     replace(compat.Trainer, "compile", compiled)
     trainer = compat.TensorFlowTrainer

@@ -8,7 +8,7 @@ The chief writes, and fetches each variable when its value is written.
 
 So no more than one variable of another stage is in the chief's memory at a time, besides the file. Keras writes the
 optimizer, too: for the time of the save, the chief has one for all weights, of which it fetches what is elsewhere.
-Collective: every rank calls `model.save`, as it does under the other strategies.
+Collective: every rank calls `model.save`, as it does under the other strategies. So does `TensorBoard`, for histograms.
 
 Each rank reads a file by itself, and passes over what is another stage's, of the optimizer, too.
 """
@@ -29,6 +29,7 @@ from paceline.fit.pipelining.deferred_variables import read_through, without_val
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, is_divided, pipelined
 from paceline.fit.pipelining.stage_optimizers import by_path, optimizer_of_all
 from paceline.fit.strategies import pipeline_strategy_of
+from paceline.strategy.pipeline import PipelineStrategy
 
 Function = Callable[..., Any]
 
@@ -41,29 +42,51 @@ def saved_by_all(keras_save: Function) -> Function:
     """A function of Keras's that saves a model, its first argument. Collective under a `PipelineStrategy`."""
 
     def save(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy = pipeline_strategy_of(model) if hasattr(model, "_distribute_strategy") else None
-        if strategy is None or strategy.world.size == 1 or not model.built:
+        if (strategy := _strategy_dividing(model)) is None:
             return keras_save(model, filepath, *args, **kwargs)
         if not isinstance(filepath, (str, os.PathLike)):
             raise ConfigurationError(
                 f"Received {type(filepath).__name__} for the path; expected a path: the ranks of a pipeline save one "
                 "file together. [pipeline]"
             )
-        group: Group = strategy.pipeline
-        if strategy.replica == 0:  # the others have the same
-            whole = _Whole(model, pipelined(model), group)
-            if group.rank == 0:
-                try:
-                    with whole.readable():
-                        keras_save(model, filepath, *args, **kwargs)
-                finally:
-                    whole.end()
-            else:
-                whole.answer()
-        strategy.fit_group.barrier()
+        _with_all_values(model, strategy, lambda: keras_save(model, filepath, *args, **kwargs))
         return None
 
     return save
+
+
+def logged_by_all(keras_log: Function) -> Function:
+    """Keras's `TensorBoard._log_weights`, which reads each weight. Collective under a `PipelineStrategy`."""
+
+    def _log_weights(self: Any, epoch: int) -> None:
+        if (strategy := _strategy_dividing(self.model)) is None:
+            keras_log(self, epoch)
+        else:
+            _with_all_values(self.model, strategy, lambda: keras_log(self, epoch))
+
+    return _log_weights
+
+
+def _strategy_dividing(model: Any) -> PipelineStrategy | None:
+    """That of a model whose variables are on several ranks."""
+    strategy = pipeline_strategy_of(model) if hasattr(model, "_distribute_strategy") else None
+    return strategy if strategy is not None and strategy.world.size > 1 and model.built else None
+
+
+def _with_all_values(model: Any, strategy: PipelineStrategy, write: Callable[[], Any]) -> None:
+    """The chief calls `write`, which may read every variable of the model and its optimizer. Collective."""
+    group: Group = strategy.pipeline
+    if strategy.replica == 0:  # the others have the same
+        whole = _Whole(model, pipelined(model), group)
+        if group.rank == 0:
+            try:
+                with whole.readable():
+                    write()
+            finally:
+                whole.end()
+        else:
+            whole.answer()
+    strategy.fit_group.barrier()
 
 
 def loaded_by_each(keras_load: Function) -> Function:
