@@ -27,6 +27,7 @@ from paceline.cluster.communication import Communication, communication
 from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.launched import launched_identity
 from paceline.comm.world import World, current_world
+from paceline.data.interleaves import note_cores_before_binding
 from paceline.data.seeds import agree_seeds, draw_at_first_import_of_keras
 from paceline.errors import EXIT_INTERRUPTED
 from paceline.importing import after_import, around_import
@@ -197,6 +198,7 @@ def bind_to_cores(variables: Mapping[str, str]) -> None:
     text = variables.get(environment.CPUS)
     if not text or not hasattr(os, "sched_setaffinity"):
         return
+    note_cores_before_binding()
     try:
         os.sched_setaffinity(0, {int(core) for core in text.split(",")})
     except (OSError, ValueError):

@@ -41,7 +41,7 @@ def _install(keras: ModuleType) -> None:
     import tensorflow
 
     from paceline.data import compat as data_compat
-    from paceline.data import shuffles, streams
+    from paceline.data import interleaves, shuffles, streams
     from paceline.fit import (
         agreement,
         assignments,
@@ -91,6 +91,7 @@ def _install(keras: ModuleType) -> None:
     trainer = compat.TensorFlowTrainer
     keras_fit = trainer.fit
     _replace_in_graphs(data_compat.ShuffleDataset, "__init__", shuffles.with_shared_seeds)
+    _replace_in_graphs(tensorflow.data.Dataset, "interleave", interleaves.as_unbound)
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
     _replace(compat.Trainer, "compile", building.without_xla)
