@@ -62,7 +62,7 @@ class Worlds:
     """The worlds of a test process, each started when its first case is asked for."""
 
     def __init__(self) -> None:
-        self._running: dict[int | str, World] = {}
+        self._running: dict[str, World] = {}
 
     @property
     def plain(self) -> "World":
@@ -79,12 +79,18 @@ class Worlds:
         """As `not_launched`, for cases that make TensorFlow's servers in their process, which then stay in it."""
         return self._of("with servers")
 
-    def of(self, num_workers: int) -> "World":
-        """A job of so many workers; of those with more than two, one at a time, for the memory's sake."""
-        for other in {*self._running} - {num_workers}:
-            if num_workers > 2 and isinstance(other, int) and other > 2:
+    def of(self, num_workers: int, *, in_stages: bool = False) -> "World":
+        """A job of so many workers; of those with more than two, one at a time, for the memory's sake.
+
+        Args:
+            num_workers: How many.
+            in_stages: For cases that make a `PipelineStrategy`: the ranks of a job are arranged once.
+        """
+        kind = f"{num_workers} in stages" if in_stages else str(num_workers)
+        for other, world in list(self._running.items()):
+            if num_workers > 2 and other != kind and world.size > 2:
                 self._running.pop(other).close()
-        return self._of(num_workers)
+        return self._of(kind, num_workers)
 
     def close(self) -> None:
         """Ends them."""
@@ -92,10 +98,10 @@ class Worlds:
             world.close()
         self._running.clear()
 
-    def _of(self, kind: int | str) -> "World":
+    def _of(self, kind: str, num_workers: int = 0) -> "World":
         world = self._running.get(kind)
         if world is None or world.has_ended:
-            world = self._running[kind] = World(kind if isinstance(kind, int) else 0, may_import=kind != "plain")
+            world = self._running[kind] = World(num_workers, may_import=kind != "plain")
         return world
 
 

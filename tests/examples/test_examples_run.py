@@ -119,5 +119,5 @@ def test_stages_compute_what_plain_keras_computes(worlds: Worlds, script: str, t
         return [float(figure) for figure in found]
 
     alone = worlds.not_launched.run_script(EXAMPLES / script, *tiny, folder=tmp_path)
-    staged = worlds.of(2).run_script(EXAMPLES / script, *tiny, folder=tmp_path)
+    staged = worlds.of(2, in_stages=True).run_script(EXAMPLES / script, *tiny, folder=tmp_path)
     assert figures(staged.output) == pytest.approx(figures(alone.output), abs=1e-9)

@@ -98,13 +98,17 @@ class Runs:
 
     def refusals(self, job: str, pipeline: Pipeline) -> list[str]:
         """What each rank of a pipeline is told that cannot train this job."""
-        return self._worlds.of(pipeline.workers).run(SCRIPT, job, self._folder, *_arguments(pipeline)).told
+        return (
+            self._worlds.of(pipeline.workers, in_stages=True).run(SCRIPT, job, self._folder, *_arguments(pipeline)).told
+        )
 
     def _run(self, job: str, world: int | Pipeline, folder: Path) -> None:
         """A failure is told by each test that asks, and made once."""
         if (job, world) not in self._failed:
-            size = world.workers if isinstance(world, Pipeline) else world
-            running = self._worlds.plain if size == 1 else self._worlds.of(size)
+            if isinstance(world, Pipeline):
+                running = self._worlds.of(world.workers, in_stages=True)
+            else:
+                running = self._worlds.plain if world == 1 else self._worlds.of(world)
             try:
                 told = running.run(SCRIPT, job, folder, *_arguments(world)).told
                 assert not any(told), told

@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 
 @pytest.mark.parametrize("case", ["early_stopping", "all_others", "files_of_weights"])
 def test_callbacks_and_files_as_in_plain_keras(worlds: Worlds, tmp_path: Path, case: str) -> None:
-    worlds.of(2).run(_HERE / "callback_cases.py", case, tmp_path)
+    worlds.of(2, in_stages=True).run(_HERE / "callback_cases.py", case, tmp_path)
 
 
 @pytest.mark.parametrize("case", ["snapshots_of_stages", "whole_model"])
