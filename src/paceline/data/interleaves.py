@@ -9,14 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 _AUTOTUNE = -1
-_DEALT_TO_PARALLEL_CALLS = 3
-"""TensorFlow's rule for parallel interleaves that are tuned: of three threads one reads, two read ahead."""
+_THREADS_OF_AN_ELEMENT = 3
+"""Under `num_parallel_calls=AUTOTUNE` TensorFlow counts a thread that reads an element of the cycle, and two that
+read ahead of it."""
 
 
 class _Host:
     """What this process could use before it was bound."""
 
     num_cores: int | None = None
+    """None: this process is not bound, and TensorFlow's own rule holds."""
 
 
 def note_cores_before_binding() -> None:
@@ -53,5 +55,5 @@ def cycle_length_of(num_cores: int, num_parallel_calls: int | None) -> int:
     if num_parallel_calls is None:
         return num_cores
     if num_parallel_calls == _AUTOTUNE:
-        return -(-num_cores // _DEALT_TO_PARALLEL_CALLS)
+        return -(-num_cores // _THREADS_OF_AN_ELEMENT)
     return min(num_parallel_calls, num_cores)
