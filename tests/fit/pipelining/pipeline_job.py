@@ -132,6 +132,18 @@ with strategy.scope():
     np.testing.assert_allclose(continued(), continued_alone, rtol=1e-9, atol=1e-12)
 print("goes on with the optimizer of a file")
 
+# A norm over all stages needs gradients of all stages: all ranks are told so before the first step.
+with paceline.PipelineStrategy(stages=2, micro_batches=2).scope():
+    frozen = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, trainable=False), keras.layers.Dense(1)])
+    frozen.compile(keras.optimizers.SGD(0.1, global_clipnorm=1.0), "mse")
+refused = ""
+try:
+    frozen.fit(np.ones((8, 4)), np.ones((8, 1)), batch_size=8, verbose=0)
+except ValueError as error:
+    refused = str(error)
+assert "has no weights to train" in refused, refused
+assert int(frozen.optimizer.iterations) == 0
+
 # All ranks must read the same batches: the first stage reads x, the last one y.
 refused = ""
 try:

@@ -11,13 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.errors import ConfigurationError
 from paceline.fit.metrics import read_as_they_are
 from paceline.fit.pipelining.chunk_trace import ChunkTrace
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel
 from paceline.fit.pipelining.replica_sums import ReplicaSums
-from paceline.fit.pipelining.stage_updates import asks_other_stages, of_all_stages, one_weight_after_the_other
+from paceline.fit.pipelining.stage_updates import of_all_stages, one_weight_after_the_other
 from paceline.fit.pipelining.walked_batches import WalkedBatch
 from paceline.strategy.bridged_collectives import graph_collectives_of
 
@@ -89,7 +88,6 @@ def _finish_function(
             with one_weight_after_the_other(model.optimizer):
                 model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
         else:
-            _refuse_if_asked(model, pipeline)
             model.optimizer._iterations.assign_add(1)  # `iterations` may be computed: of accumulated gradients
 
     def finish(states: list[Any], slices: list[Any]) -> Any:
@@ -110,12 +108,3 @@ def _finish_function(
     states = [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
     parts = [part for one in updating for pair in one.slices for part in pair]
     return traced(finish, states, [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in parts])
-
-
-def _refuse_if_asked(model: Any, pipeline: PipelinedModel) -> None:
-    if asks_other_stages(model.optimizer):
-        names = ", ".join(layer.name for number in pipeline.own for layer in pipeline.chunks.chunks[number].layers)
-        raise ConfigurationError(
-            f"The stage with {names} has no weights to train, but the optimizer decides over the gradients of all "
-            "stages (global_clipnorm, or a loss scale): give this stage a layer that is trained. [pipeline]"
-        )

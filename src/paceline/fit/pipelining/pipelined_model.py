@@ -9,6 +9,7 @@ import numpy as np
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions
+from paceline.fit.pipelining.chunk_trace import ChunkTrace
 from paceline.fit.pipelining.chunk_tracing import trace
 from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.deferred_variables import give_values, take_values
@@ -17,6 +18,7 @@ from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
 from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
+from paceline.fit.pipelining.stage_updates import asks_other_stages
 from paceline.fit.pipelining.stage_walk import BatchEnds, StageWalk
 from paceline.fit.pipelining.walked_batches import Batch
 from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Send
@@ -115,6 +117,8 @@ class PipelinedModel:
                     made[number] = ChunkFunctions(
                         trace(self._model, chunk, specs, training=training, losses=losses, versioned=versioned)
                     )
+                if training:
+                    self._refuse_to_wait_for_nothing([one.trace for one in made.values()])
             except ConfigurationError as error:
                 refused = str(error).removesuffix(" [pipeline]")
             said = np.frombuffer(refused.encode(), np.uint8)
@@ -125,6 +129,15 @@ class PipelinedModel:
                     raise ConfigurationError(f"{text.tobytes().decode()} [pipeline]")
             self._functions[key] = made
         return self._functions[key]
+
+    def _refuse_to_wait_for_nothing(self, traces: list[ChunkTrace]) -> None:
+        """The others' updates wait for this stage's, if the optimizer decides over all of them."""
+        if asks_other_stages(self._model.optimizer) and not any(one.summed or one.looked_up for one in traces):
+            names = ", ".join(layer.name for number in self.own for layer in self.chunks.chunks[number].layers)
+            raise ConfigurationError(
+                f"The stage with {names} has no weights to train, but the optimizer decides over the gradients of all "
+                "stages (global_clipnorm, or a loss scale): give this stage a layer that is trained. [pipeline]"
+            )
 
     def batch(self, leaves: list[Any], specs: Any, *, training: bool, losses: bool = True) -> Batch:
         """A batch of data, whole on every rank.
