@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.server_cluster import checked_server_cluster
-from paceline.cluster.spec import CHIEF, WORKER
+from paceline.cluster.spec import CHIEF, WORKER, ClusterSpec
 from paceline.cluster.tf_config import read_tf_config
 from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
@@ -17,7 +17,7 @@ from paceline.strategy.multi_worker_mirrored import place_of
 from paceline.strategy.partitioning import SwitchedPartitioner
 from paceline.strategy.recovery import recover_workers
 from paceline.strategy.server_threads import refuse_too_few_threads
-from paceline.strategy.serving import attend, departure_by_hand, serve
+from paceline.strategy.serving import attend, await_followers, departure_by_hand, serve
 
 _FAIL_FAST = "GRPC_FAIL_FAST"
 
@@ -89,11 +89,13 @@ class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore
     ) -> None:
         if max_staleness is not None and (type(max_staleness) is not int or max_staleness < 0):
             raise ValueError(f"max_staleness is {max_staleness!r}; expected None or an integer from 0 on")
-        resolver = _told_resolver(cluster_resolver)
+        resolver, cluster = _told_cluster(cluster_resolver)
         # A call to a process that has died fails at once, and does not wait until somebody listens there again.
         os.environ.setdefault(_FAIL_FAST, "use_caller")
         self._partitioner = None if variable_partitioner is None else SwitchedPartitioner(variable_partitioner)
         super().__init__(resolver, self._partitioner)
+        if cluster is not None:
+            await_followers(cluster)
         if self.num_replicas_in_sync == 1:
             self._extended = _OneReplicaExtended(self, resolver, self._partitioner)
         self._max_staleness = max_staleness
@@ -142,13 +144,13 @@ class _OneReplicaExtended(compat.ParameterServerStrategyV2Extended):  # type: ig
         return self._update(var, fn, args, kwargs or {}, group)
 
 
-def _told_resolver(given: Any) -> Any:
-    """The cluster of the launched job, else of `given` or TF_CONFIG, for the chief, when all servers are there. In a
-    worker or a parameter server: serves, and never returns.
+def _told_cluster(given: Any) -> tuple[Any, ClusterSpec | None]:
+    """The cluster of the launched job, else of `given` or TF_CONFIG, for the chief, when all servers are there: its
+    resolver and itself. In a worker or a parameter server: serves, and never returns.
 
     Args:
         given: A cluster resolver, or None. One without a task type, as for servers in threads of this process, is taken
-            as it is.
+            as it is, and is not looked at: the second value is None.
 
     Raises:
         ConfigurationError: there is no cluster with all that it needs; see `serve` and `attend` for others.
@@ -156,7 +158,7 @@ def _told_resolver(given: Any) -> Any:
     """
     if given is not None and not given.task_type:
         refuse_too_few_threads(len(given.cluster_spec().as_dict().get(WORKER, ())))
-        return given
+        return given, None
     world = current_world()
     if not world.launched:
         departure_by_hand()
@@ -166,10 +168,7 @@ def _told_resolver(given: Any) -> Any:
     if task.type != CHIEF:
         serve(cluster, task)
     attend(cluster)
-    return (
-        given
-        if given is not None
-        else tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec(cluster.as_dict()), task_type=CHIEF, task_id=task.index, rpc_layer="grpc"
-        )
+    resolver = given or tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(cluster.as_dict()), task_type=CHIEF, task_id=task.index, rpc_layer="grpc"
     )
+    return resolver, cluster

@@ -2,9 +2,11 @@
 end with the chief.
 
     server                                           chief
-      │ registers a function under `_TOKEN`, serves      │ waits until each server's port answers (`attend`)
+      │ registers `_Chief`'s two functions, serves       │ waits until each server's port answers (`attend`)
       │                                                  │ connects to the cluster: its own port opens
-      │ ── a TCP connection that carries nothing ──────► │ trains
+      │ ── a TCP connection that carries nothing ──────► │
+      │ ◄── "do you follow?", by TensorFlow's RPC ────── │ waits for all servers' answers (`await_followers`)
+      │                                                  │ trains
       │ ◄── exit code: the function, by TensorFlow's RPC │ its script has ended (`end_servers`)
       │    the connection breaks, the port is closed     ✝
       └─ ends with that code; with 69 if there was none: the chief was killed, or its host is lost
@@ -39,7 +41,8 @@ from paceline.strategy import compat
 
 _LOGGER = logging.getLogger("paceline")
 
-_TOKEN = "paceline_end"
+_END = "paceline_end"
+_FOLLOWED = "paceline_followed"
 _PROTOCOL = "grpc"
 _LEAST_THREADS = 4
 """For operations of a server. A step waits in one for what other operations on the same server compute."""
@@ -75,8 +78,9 @@ def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
     if not is_launched:
         open_servers(cluster, os.environ)
         check_own_address(cluster.address_of(task))
-    end = _End()
-    compat.register_function(_TOKEN, end.tell)
+    chief = _Chief(cluster.address_of(Task(CHIEF, 0)))
+    compat.register_function(_END, chief.tell)
+    compat.register_function(_FOLLOWED, chief.await_followed)
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(_LEAST_THREADS, os.cpu_count() or 1))
     spec = tf.train.ClusterSpec(cluster.as_dict())
     _servers.append(
@@ -89,11 +93,10 @@ def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
     if is_launched:
         current_world().tell(Joined())
         threading.Event().wait()
-    chief = cluster.address_of(Task(CHIEF, 0))
-    _say(f"{task} serves at {cluster.address_of(task)} until the chief ({chief}) ends")
-    code, reason = _follow(chief, end)
+    _say(f"{task} serves at {cluster.address_of(task)} until the chief ({chief.address}) ends")
+    code, reason = chief.follow()
     if reason:
-        _say(f"{task} ends, because the chief ({chief}) {reason}")
+        _say(f"{task} ends, because the chief ({chief.address}) {reason}")
     run_exit_handlers()
     leave_script(code)
 
@@ -156,6 +159,27 @@ def await_servers(cluster: ClusterSpec, timeout_seconds: float) -> None:
         time.sleep(_POLL_SECONDS)
 
 
+def await_followers(cluster: ClusterSpec) -> None:
+    """On the chief, connected to `cluster`: returns when the servers will notice that this process has ended.
+
+    A chief that ends before a server has looked for it would be waited for in vain. Under `paceline run` the launcher
+    ends the servers: there is nothing to wait for.
+
+    Raises:
+        StartError: a server has ended meanwhile, because it cannot reach this process, for example.
+    """
+    if current_world().launched:
+        return
+    for task in servers_of(cluster):
+        try:
+            _call(task, _FOLLOWED, 0)
+        except tf.errors.OpError as lost:
+            raise StartError(
+                f"{task} at {cluster.address_of(task)} has ended while the job was starting. What {task} printed last "
+                "says why; a firewall that keeps the servers from reaching the chief is a usual reason. [start-timeout]"
+            ) from lost
+
+
 def end_servers(cluster: ClusterSpec, code: int) -> None:
     """On the chief, connected to `cluster`: its servers end with `code` as soon as this process has ended.
 
@@ -186,37 +210,50 @@ _servers: list[tf.distribute.Server] = []
 """That of this process, which serves while it is kept."""
 
 
-class _End:
-    """What the chief has said about its end."""
+class _Chief:
+    """The chief, as a server sees the process: whether there is a connection, and the exit code that was told."""
 
-    def __init__(self) -> None:
-        self.code: int | None = None
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._code: int | None = None
+        self._followed = threading.Event()
 
     def tell(self, code: int) -> int:
         """Called by TensorFlow's runtime, in this server, for the chief."""
-        self.code = int(code)
+        self._code = int(code)
         return code
+
+    def await_followed(self, number: int) -> int:
+        """Called like `tell`: returns `number` when this server has a connection, whose break is the chief's end."""
+        self._followed.wait()
+        return number
+
+    def follow(self) -> tuple[int, str]:
+        """Blocks until the chief has come and is gone: the exit code, and why, where the chief did not tell it."""
+        timeout_seconds = start_timeout_seconds(os.environ)
+        connection = _connected(self.address, timeout_seconds)
+        if connection is None:
+            return EXIT_UNAVAILABLE, f"did not come within {timeout_seconds:g} s. Start it. [start-timeout]"
+        self._followed.set()
+        while connection is not None:
+            with connection, suppress(OSError):  # broken, or the chief's host does not answer any more
+                while connection.recv(1 << 10):  # gRPC's greeting
+                    pass
+            connection = _connected(self.address, _RECONNECT_SECONDS if self._code is None else 0.0)
+        if self._code is None:
+            return EXIT_UNAVAILABLE, "was killed, or its host is lost. Start all processes again. [chief-lost]"
+        return self._code, ""
+
+
+def _call(task: Task, function: str, number: int) -> None:
+    """Calls what the server `task` has registered as `function`. Raises `tf.errors.OpError`: the server is lost."""
+    with tf.device(f"/job:{task.type}/replica:0/task:{task.index}/device:CPU:0"):
+        tf.raw_ops.PyFunc(input=[tf.constant(number, tf.int64)], token=function, Tout=[tf.int64])
 
 
 def _tell(task: Task, code: int) -> None:
-    with suppress(tf.errors.OpError), tf.device(f"/job:{task.type}/replica:0/task:{task.index}/device:CPU:0"):
-        tf.raw_ops.PyFunc(input=[tf.constant(code, tf.int64)], token=_TOKEN, Tout=[tf.int64])
-
-
-def _follow(chief: Address, end: _End) -> tuple[int, str]:
-    """Blocks until the chief has come and is gone: the exit code, and why, where the chief did not tell it."""
-    timeout_seconds = start_timeout_seconds(os.environ)
-    connection = _connected(chief, timeout_seconds)
-    if connection is None:
-        return EXIT_UNAVAILABLE, f"did not come within {timeout_seconds:g} s. Start it. [start-timeout]"
-    while connection is not None:
-        with connection, suppress(OSError):  # broken, or the chief's host does not answer any more
-            while connection.recv(1 << 10):  # gRPC's greeting
-                pass
-        connection = _connected(chief, _RECONNECT_SECONDS if end.code is None else 0.0)
-    if end.code is None:
-        return EXIT_UNAVAILABLE, "was killed, or its host is lost. Start all processes again. [chief-lost]"
-    return end.code, ""
+    with suppress(tf.errors.OpError):
+        _call(task, _END, code)
 
 
 def _connected(chief: Address, timeout_seconds: float) -> socket.socket | None:
