@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +16,10 @@ import pytest
 
 from paceline.errors import ConfigurationError
 from paceline.resilience.copy_buffers import CopyBuffers
-from paceline.resilience.manager import ENDS_FIT, SnapshotManager
+from paceline.resilience.manager import SnapshotManager
 from paceline.resilience.parts import Captured, Layout
-from paceline.store.manifest import SnapshotMeta
+from paceline.resilience.usable_snapshots import ENDS_FIT
+from paceline.store.manifest import SnapshotInfo, SnapshotMeta
 from paceline.store.shards import TENSORS_FILE, Shard, ShardRecord, rank_folder
 from paceline.store.snapshots import SnapshotStore
 from thread_groups import thread_groups
@@ -80,9 +81,18 @@ def managers(directory: Path, size: int) -> Iterator[list[SnapshotManager]]:
         manager.close()
 
 
-def keep(manager: SnapshotManager, step: int) -> None:
-    captured = Captured({"step": step}, {"w": np.full(4, step)})
-    manager.take(step, SnapshotMeta(0, 0, manager._world.size), captured)
+def keep(managers: Sequence[SnapshotManager], step: int, **notes: object) -> None:
+    """Each takes a snapshot of this step."""
+
+    def take(manager: SnapshotManager) -> None:
+        captured = Captured({"step": step}, {"w": np.full(4, step)})
+        manager.take(step, SnapshotMeta(0, step, len(managers), notes), captured)
+
+    assert on_all([lambda one=one: take(one) for one in managers]) == [None] * len(managers)
+
+
+def settle(managers: Sequence[SnapshotManager]) -> None:
+    assert on_all([lambda one=one: one.settle(LIMIT_SECONDS) for one in managers]) == [True] * len(managers)
 
 
 def failing(manager: SnapshotManager, error: OSError) -> Any:
@@ -107,9 +117,8 @@ def full_disk() -> OSError:
 def test_a_rank_that_cannot_write_its_part_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with managers(tmp_path / "run", 2) as (chief, other):
         failing(other, full_disk())
-        for manager in (chief, other):
-            keep(manager, 5)
-        assert on_all([lambda one=one: one.settle(LIMIT_SECONDS) for one in (chief, other)]) == [True, True]
+        keep((chief, other), 5)
+        settle((chief, other))
         assert chief.committed is None
         assert "probably because another rank could not write its shard" in caplog.text
         assert "This rank writes 32 bytes, and" in caplog.text
@@ -117,16 +126,36 @@ def test_a_rank_that_cannot_write_its_part_is_not_waited_for(tmp_path: Path, cap
         commit(chief, other, 10)
 
 
-def test_a_rank_that_leaves_one_out_is_not_waited_for(tmp_path: Path) -> None:
-    with managers(tmp_path / "run", 2) as (chief, other):
-        keep(chief, 5)
-        other._attempt += 1
-        other._left_out.append((5, 1))
-        for manager in (chief, other):
-            keep(manager, 10)
+def test_ranks_that_write_at_different_speeds_write_the_same_snapshots(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each rank left out what its own disk was too slow for, and took away the directories that another had begun."""
+    with managers(tmp_path / "run", 2) as both:
+        chief, other = both
+        begun, go = threading.Event(), threading.Event()
+        commit = chief._store.commit
+
+        def slow(*arguments: Any, **options: Any) -> SnapshotInfo:
+            begun.set()
+            assert go.wait(LIMIT_SECONDS)
+            return commit(*arguments, **options)
+
+        chief._store.commit = slow  # type: ignore[method-assign]
+        keep(both, 1)
+        assert begun.wait(LIMIT_SECONDS)
+        assert other.finish(LIMIT_SECONDS)
+        for step in range(2, 5):
+            keep(both, step)
+        go.set()
         assert chief.finish(LIMIT_SECONDS)
-        assert chief.committed is not None
-        assert chief.committed.step == 10
+        for step in range(5, 40):
+            keep(both, step)
+        settle(both)
+        steps = [entry.step for entry in chief._store.entries()]
+        assert (len(steps), steps[0]) == (3, 39)
+        assert not {2, 3, 4} & {*steps}
+        assert "NO SNAPSHOT" not in caplog.text
+        assert unfinished(tmp_path / "run") == []
 
 
 def test_a_chief_that_cannot_write_leaves_nothing_behind_and_holds_up_nobody(
@@ -136,9 +165,8 @@ def test_a_chief_that_cannot_write_leaves_nothing_behind_and_holds_up_nobody(
     with managers(tmp_path / "run", 2) as both:
         for step in range(1, 25):
             failing(both[0], full_disk())
-            for manager in both:
-                keep(manager, step)
-            assert on_all([lambda one=one: one.settle(LIMIT_SECONDS) for one in both]) == [True, True]
+            keep(both, step)
+            settle(both)
         assert unfinished(tmp_path / "run") == []
         assert caplog.text.count("NO SNAPSHOT") == 2, "the first one, and the tenth"
         assert "NO SNAPSHOT of step 10" in caplog.text
@@ -152,7 +180,7 @@ def test_who_leaves_is_not_told_that_training_goes_on(tmp_path: Path, caplog: py
         for step, is_leaving in ((5, False), (6, True)):
             failing(manager, full_disk())
             manager.settle(LIMIT_SECONDS, is_leaving=is_leaving)  # says how the job ends before anything can fail
-            keep(manager, step)
+            keep([manager], step)
             assert manager.finish(LIMIT_SECONDS)
         first, second = (record.getMessage() for record in caplog.records if "NO SNAPSHOT" in record.getMessage())
         assert "Training continues" in first
@@ -165,7 +193,7 @@ def test_room_for_fewer_than_should_stay(tmp_path: Path, caplog: pytest.LogCaptu
         free = [1 << 30]
         manager._store.clearing.free_bytes = lambda: free[0]  # type: ignore[method-assign]
         for step in (1, 2, 3):
-            keep(manager, step)
+            keep([manager], step)
             assert manager.finish(LIMIT_SECONDS)
             free[0] = 0 if step >= 2 else free[0]
         assert [entry.step for entry in manager._store.entries()] == [3, 2]
@@ -188,9 +216,8 @@ def test_a_rank_whose_part_the_chief_has_taken_away_is_not_alarmed_unless_all_is
             return write_shard(*arguments, **options)
 
         other._store.write_shard = late  # type: ignore[method-assign]
-        for manager in (chief, other):
-            keep(manager, 5)
-        on_all([lambda one=one: one.settle(LIMIT_SECONDS) for one in (chief, other)])
+        keep((chief, other), 5)
+        settle((chief, other))
     assert caplog.text.count("NO SNAPSHOT of step 5") == (1 if is_there else 2), "the chief says so in any case"
 
 
@@ -251,7 +278,7 @@ def test_a_slow_disk_costs_snapshots_but_changes_none_and_takes_no_third_memory(
                 assert disk.begun.acquire(timeout=LIMIT_SECONDS)
         weights[...] = 6
         disk.go.release(2)
-        assert manager.finish(LIMIT_SECONDS)
+        settle([manager])
         assert disk.seen == {1: [1.0] * 4, 5: [5.0] * 4}
         assert len({id(place) for place in places}) == 2
         assert manager.committed is not None
@@ -277,13 +304,11 @@ def no_room(number: int) -> Callable[[Any, str], None]:
     return write_probe
 
 
-def commit(manager: SnapshotManager, other: SnapshotManager, step: int, **notes: object) -> None:
-    meta = SnapshotMeta(0, step, 2, notes)
-    for one in (manager, other):
-        one.take(step, meta, Captured(live={"w": np.full(4, step)}))
-    assert manager.finish(LIMIT_SECONDS)
-    assert manager.committed is not None
-    assert manager.committed.step == step
+def commit(chief: SnapshotManager, other: SnapshotManager, step: int, **notes: object) -> None:
+    keep((chief, other), step, **notes)
+    settle((chief, other))
+    assert chief.committed is not None
+    assert chief.committed.step == step
 
 
 def test_a_full_disk_keeps_no_generation_from_going_on(

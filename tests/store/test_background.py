@@ -31,31 +31,19 @@ class Slow:
         return [(job, outcome.result) for job, outcome in self.done]
 
 
-def test_a_newer_job_replaces_the_one_that_waits():
+def test_jobs_are_done_one_after_the_other():
     slow = Slow()
     with BackgroundWriter(slow.write, slow.on_done) as writer:
-        assert writer.submit("a") is None
+        assert writer.is_idle
+        writer.submit("a")
         assert slow.begun.acquire(timeout=LIMIT_SECONDS)
-        assert writer.submit("b") is None
-        assert writer.submit("c") == "b"
+        writer.submit("b")
+        assert not writer.is_idle
         assert not writer.flush(0)
         slow.go.release(2)
         assert writer.flush(LIMIT_SECONDS)
-    assert slow.results() == [("a", "A"), ("c", "C")]
-
-
-def test_what_waits_can_be_withdrawn_and_what_runs_cannot():
-    slow = Slow()
-    with BackgroundWriter(slow.write, slow.on_done) as writer:
-        assert writer.withdraw() is None
-        writer.submit("a")
-        assert slow.begun.acquire(timeout=LIMIT_SECONDS)
-        assert writer.withdraw() is None
-        writer.submit("b")
-        assert writer.withdraw() == "b"
-        slow.go.release(1)
-        assert writer.flush(LIMIT_SECONDS)
-    assert slow.results() == [("a", "A")]
+        assert writer.is_idle
+    assert slow.results() == [("a", "A"), ("b", "B")]
 
 
 def test_a_failure_is_told_and_the_next_job_is_done():

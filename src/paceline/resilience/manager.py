@@ -1,10 +1,14 @@
 """The snapshots of this process: one directory, agreed over ranks, written in the background.
 
-rank 0   copy ─ submit ─ step ─ …     thread: lock? room? ─► directory ─► shard ─► the others' shards ─► manifest
-rank 1   copy ─ submit ─ step ─ …     thread: wait for the directory ─────► shard
+rank 0   copy ─ all idle? ─ step ─ …   thread: lock? room? ─► directory ─► shard ─► the others' shards ─► manifest
+rank 1   copy ─ all idle? ─ step ─ …   thread: wait for the directory ─────► shard
 
-A rank that cannot write its shard, or leaves it out, takes the directory away: by that all know. The chief alone makes
-one, so none comes back, and before it writes anything it looks whether the directory of snapshots is still its own.
+A snapshot is begun when no rank writes any more; the ranks agree on that, so all write the same ones. Until then a copy
+waits, and a newer one takes its place: a disk that is slower than snapshots come costs snapshots, not steps. There are
+at most two copies.
+
+A rank that cannot write its shard takes the directory away: by that all know. The chief alone makes one, so none comes
+back, and before it writes anything it looks whether the directory of snapshots is still its own.
 """
 
 import atexit
@@ -15,6 +19,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from paceline.comm.world import World
 from paceline.errors import ConfigurationError
 from paceline.observe.failure import log_with_rank
@@ -23,6 +29,7 @@ from paceline.resilience.fault_injection import FaultyFolder, chaos_of
 from paceline.resilience.parts import Captured, Layout
 from paceline.resilience.restored_parts import SavedParts
 from paceline.resilience.shared_directory import check_that_all_see_it, chiefs_texts
+from paceline.resilience.usable_snapshots import ENDS_FIT, newest_usable, usable_end
 from paceline.resilience.write_failures import ShardMissingError, WriteFailures
 from paceline.store.background import BackgroundWriter, Outcome
 from paceline.store.folder import Folder
@@ -32,9 +39,6 @@ from paceline.store.shards import Shard, ShardRecord
 from paceline.store.snapshots import SnapshotStore, Writer
 
 _LOGGER = logging.getLogger("paceline")
-
-ENDS_FIT = "ends_fit"
-"""In the notes of a snapshot: whether its `fit` had come to its end."""
 
 _ENDS_OF_FITS_KEPT = 16
 _SHARDS_SECONDS = 120.0
@@ -93,9 +97,9 @@ class SnapshotManager:
         self._buffers = BufferPool()
         self._attempt = self._settled_attempt = 0
         """The last one that the chief is known to do nothing more about."""
-        self._num_left_out = 0
-        self._left_out: list[tuple[int, int]] = []
-        """Steps and attempts; on ranks that are not the chief, which may make a directory for them yet."""
+        self._has_left_out = False
+        self._next: _Job | None = None
+        """The newest copy, if it has not been begun; the same attempt on all ranks."""
         self._failures = WriteFailures(self._store, world.rank, leads=self.leads)
         self._background: BackgroundWriter[_Job, SnapshotInfo | None] = BackgroundWriter(
             self._write, self._done, patience_seconds=_LAST_SECONDS, head_start_seconds=_HEAD_START_SECONDS
@@ -122,7 +126,7 @@ class SnapshotManager:
             try:
                 for line in self._held.enter_context(self._store.hold()):
                     _LOGGER.info("%s", line)
-                name = self._newest()
+                name = newest_usable(self._store, self._writer.generation)
             except ConfigurationError as error:
                 fault = str(error)
             except OSError as error:
@@ -142,7 +146,7 @@ class SnapshotManager:
 
     def end_of_fit(self, fit_call: int) -> SnapshotInfo | None:
         """The snapshot in which that `fit` had ended, if it is there and whole. Collective: as the chief sees it."""
-        name = self._intact_end(fit_call) if self.leads else ""
+        name = usable_end(self._store, fit_call, self.found) if self.leads else ""
         [name] = chiefs_texts(self.group, name)
         return self._store.find(name) if name else None
 
@@ -151,7 +155,7 @@ class SnapshotManager:
         return self._store.noted_first(name, value) if self.leads else None
 
     def take(self, step: int, meta: SnapshotMeta, captured: Captured) -> None:
-        """Takes a snapshot, to be written while training goes on; on all ranks at the same step.
+        """Takes a snapshot, to be written while training goes on. Collective, at the same step.
 
         Args:
             step: Which.
@@ -159,21 +163,37 @@ class SnapshotManager:
             captured: The state, which is copied now.
         """
         self._attempt += 1
-        left_out = self._background.withdraw()  # first, for its memory: so there are never more than two
-        if left_out is not None:
-            self._leave_out(left_out)
+        if self._next is not None:
+            self._leave_out(self._next)  # first, for its memory: so there are never more than two
         buffers = self._buffers.take()
         buffers.begin()
         shard = captured.copied(buffers)
         buffers.end()
-        self._background.submit(_Job(step, self._attempt, meta, shard, buffers))
+        self._next = _Job(step, self._attempt, meta, shard, buffers)
+        if self._all_are_idle():
+            self._begin_next()
+
+    def _all_are_idle(self) -> bool:
+        """Whether no rank of the group writes. Collective."""
+        is_busy = not self._background.is_idle
+        if self._size == 1:
+            return not is_busy
+        [total] = self.group.all_reduce([np.array([is_busy, is_busy and self.leads], np.int64)])
+        num_busy, num_busy_chiefs = map(int, total)
+        if not num_busy_chiefs:  # who still waits for the chief to begin waits in vain
+            self._settled_attempt = self._attempt - 1
+        return num_busy == 0
+
+    def _begin_next(self) -> None:
+        """Has the copy that waits be written, if there is one; on all ranks."""
+        if self._next is not None:
+            self._background.submit(self._next)
+            self._next = None
 
     def _leave_out(self, job: _Job) -> None:
         self._buffers.give_back(job.buffers)
-        self._num_left_out += 1
-        if not self.leads:
-            self._left_out.append((job.step, job.attempt))
-        elif self._num_left_out == 1:
+        if self.leads and not self._has_left_out:
+            self._has_left_out = True
             _LOGGER.warning(
                 "no snapshot of step %d: the previous snapshot is still being written to %s. If this happens "
                 "often, take snapshots less often (--snapshot-every).",
@@ -182,17 +202,20 @@ class SnapshotManager:
             )
 
     def finish(self, timeout_seconds: float) -> bool:
-        """Waits until all that was handed over is written, or given up; whether that came in time."""
+        """Waits until what has begun is written, or given up; whether that came in time."""
         return self._background.flush(timeout_seconds)
 
     def settle(self, timeout_seconds: float, *, is_leaving: bool = False) -> bool:
-        """The same for all ranks, of which no unfinished snapshot stays then. Collective.
+        """Has all that was taken be written, or given up, on all ranks; whether that came in time. Collective.
+
+        No unfinished snapshot stays then.
 
         Args:
             timeout_seconds: For the chief; the others have nothing to do that it does not wait for.
             is_leaving: Whether the job ends then: a fault is told in other words.
         """
         self._failures.is_leaving = is_leaving
+        self._begin_next()
         in_time = not self.leads or self.finish(timeout_seconds)
         if self._size > 1:
             self.group.barrier()
@@ -210,6 +233,7 @@ class SnapshotManager:
     def close(self) -> None:
         """Finishes and gives the directory back."""
         atexit.unregister(self.close)
+        self._begin_next()
         self._background.__exit__(None, None, None)
         self.free_memory()
         if self.leads and self.finish(0.0):
@@ -223,28 +247,6 @@ class SnapshotManager:
     def _under_chaos(self, folder: Folder) -> Folder:
         self.chaos.keep(folder)
         return FaultyFolder(folder, self.chaos)  # type: ignore[return-value]  # it passes on what it does not define
-
-    def _newest(self) -> str:
-        search = self._store.newest_intact()
-        for line in search.skipped:
-            _LOGGER.warning("%s", line)
-        if search.found is None and (search.skipped or self._writer.generation > 1):
-            why = "all existing snapshots are damaged" if search.skipped else "none has been written yet"
-            _LOGGER.warning(
-                "%s has no snapshot to resume from (%s): training starts from the beginning", self._store.location, why
-            )
-        return "" if search.found is None else search.found.name
-
-    def _intact_end(self, fit_call: int) -> str:
-        for entry in self._store.entries():
-            if not (isinstance(entry, SnapshotInfo) and entry.fit_call == fit_call and entry.notes.get(ENDS_FIT)):
-                continue
-            # What was found to go on from is known to be whole.
-            faults = () if self.found is not None and entry.name == self.found.name else self._store.verify(entry)
-            if not faults:
-                return entry.name
-            _LOGGER.warning("snapshot %s is not used: %s [snapshot-damaged]", entry.path, faults[0])
-        return ""
 
     def _write(self, job: _Job) -> SnapshotInfo | None:
         if not self.leads:
@@ -268,20 +270,14 @@ class SnapshotManager:
         return info
 
     def _is_begun(self, job: _Job) -> bool:
-        """Waits for the chief to begin; False: it has given this one up, or left it out."""
+        """Waits for the chief to begin; False: it has given this one up."""
         pause_seconds = _POLL_SECONDS
-        while True:
-            begun = self._store.begun()
-            for step, attempt in self._left_out:
-                if attempt in begun:
-                    self._store.abandon(step, attempt=attempt)
-            is_given_up = job.attempt <= self._settled_attempt or any(attempt > job.attempt for attempt in begun)
-            if job.attempt in begun or is_given_up:
-                while self._left_out and self._left_out[0][1] < job.attempt:
-                    self._left_out.pop(0)
-                return job.attempt in begun
+        while job.attempt not in (begun := self._store.begun()):
+            if job.attempt <= self._settled_attempt or any(attempt > job.attempt for attempt in begun):
+                return False
             time.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _LONGEST_POLL_SECONDS)
+        return True
 
     def _done(self, job: _Job, outcome: Outcome[SnapshotInfo | None]) -> None:
         self._buffers.give_back(job.buffers)

@@ -1,14 +1,15 @@
-"""Work off the step path: one thread, one job at a time, never two waiting.
+"""Work off the step path: one thread, one job after the other.
 
-    training   submit(A) ─ step ─ submit(B) ─ step ─ submit(C) ─ step ─
-    thread     [ A ............................... ][ C ......... ]        B was waiting: C takes its place
+    training   submit(A) ─ step ─ submit(B) ─ step ─ step ─
+    thread     [ A ............................... ][ B ......... ]
 
-A disk that is slower than the snapshots come costs snapshots, not memory and not steps. Failures are told, not raised.
+How many wait is for whoever hands them over to decide (`is_idle`). Failures are told, not raised.
 """
 
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -34,7 +35,7 @@ class Outcome(Generic[Result]):
 
 
 class BackgroundWriter(Generic[Job, Result]):
-    """Does the newest job in a thread.
+    """Does jobs in a thread, in the order in which they are handed over.
 
         with BackgroundWriter(write, on_done) as writer:
             writer.submit(job)          # returns at once
@@ -63,7 +64,7 @@ class BackgroundWriter(Generic[Job, Result]):
         self._patience_seconds = patience_seconds
         self._head_start_seconds = head_start_seconds
         self._change = threading.Condition()
-        self._waiting: list[Job] = []  # never more than one
+        self._waiting: deque[Job] = deque()
         self._is_busy = False
         self._is_ending = False
         self._thread = threading.Thread(target=self._run, name="paceline-snapshots", daemon=True)
@@ -80,20 +81,16 @@ class BackgroundWriter(Generic[Job, Result]):
             self._is_ending = True
             self._change.notify_all()
 
-    def submit(self, job: Job) -> Job | None:
-        """Hands over a job and returns at once: with the older one that waited and will not be done now, if any."""
+    def submit(self, job: Job) -> None:
+        """Hands over a job and returns at once."""
         with self._change:
-            replaced = self.withdraw()
             self._waiting.append(job)
             self._change.notify_all()
-        return replaced
 
-    def withdraw(self) -> Job | None:
-        """Takes back the job that waits, if any; whoever wants its memory for the next one asks before `submit`."""
-        with self._change:
-            withdrawn = self._waiting.pop() if self._waiting else None
-            self._change.notify_all()
-        return withdrawn
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs and nothing waits."""
+        return self.flush(0)
 
     def flush(self, timeout_seconds: float) -> bool:
         """Waits until nothing runs and nothing waits; whether that came in time."""
@@ -106,7 +103,7 @@ class BackgroundWriter(Generic[Job, Result]):
                 self._change.wait_for(lambda: self._waiting or self._is_ending)
                 if not self._waiting:
                     return
-                job = self._waiting.pop()
+                job = self._waiting.popleft()
                 self._is_busy = True
             if self._head_start_seconds:
                 time.sleep(self._head_start_seconds)

@@ -6,9 +6,9 @@ from typing import Any
 from paceline.fit.evaluation.weight_source import Moment, NotReadableError, Weights, WeightSource
 from paceline.fit.pipelining.stage_parts import PIECES, layers_part
 from paceline.fit.snapshots.model_state import SEEN_BY_EVALUATIONS, model_parts
-from paceline.resilience.manager import ENDS_FIT
 from paceline.resilience.parts import Layout
 from paceline.resilience.restored_parts import SavedParts
+from paceline.resilience.usable_snapshots import ENDS_FIT
 from paceline.store.folder import DamagedSnapshotError
 from paceline.store.manifest import SnapshotInfo
 from paceline.store.retention import METRICS_EPOCH

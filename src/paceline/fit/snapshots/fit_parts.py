@@ -17,11 +17,12 @@ from paceline.fit.snapshots.data_position import Cursor
 from paceline.fit.snapshots.fit_progress import numbers_of, plain
 from paceline.fit.snapshots.model_state import model_parts
 from paceline.fit.strategies import pipeline_strategy_of
-from paceline.resilience.manager import ENDS_FIT, SnapshotManager
+from paceline.resilience.manager import SnapshotManager
 from paceline.resilience.object_state import decode
 from paceline.resilience.parts import Part, Saved, Scope
 from paceline.resilience.random_generators import capture_generators, restore_generators, was_seeded_otherwise
 from paceline.resilience.restored_parts import SavedParts
+from paceline.resilience.usable_snapshots import ENDS_FIT
 from paceline.store.manifest import SnapshotInfo, SnapshotMeta
 from paceline.store.retention import METRICS, METRICS_EPOCH
 

@@ -27,10 +27,11 @@ from paceline.fit.snapshots.recorder import Recorder
 from paceline.fit.snapshots.skipped_fits import FinishedFits, SkippedFit
 from paceline.fit.snapshots.validation import Validation
 from paceline.fit.strategies import paceline_strategy_of, servers_strategy_of
-from paceline.resilience.manager import ENDS_FIT, SnapshotManager
+from paceline.resilience.manager import SnapshotManager
 from paceline.resilience.parts import Layout
 from paceline.resilience.random_generators import warn_of_unrestorable_draws
 from paceline.resilience.schedule import Schedule, parse_schedule, preemption_of
+from paceline.resilience.usable_snapshots import ENDS_FIT
 
 _LOGGER = logging.getLogger("paceline")
 
