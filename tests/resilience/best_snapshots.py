@@ -10,12 +10,13 @@ import tensorflow as tf
 
 import paceline
 from paceline.callbacks import Snapshot
+from paceline.fit.snapshots import resumable_fit
 from paceline.store.retention import METRICS_EPOCH
 from paceline.store.snapshots import SnapshotStore
 
 
 class Waits(keras.callbacks.Callback):
-    """Epochs are longer than it takes to write a snapshot; notes the weight at the end of each."""
+    """Steps are longer than it takes to write a snapshot; notes the weight at the end of each epoch."""
 
     same_on_all_ranks = True
 
@@ -29,6 +30,10 @@ class Waits(keras.callbacks.Callback):
         while epoch > 0 and self._newest_epoch() < epoch - 1:
             assert time.monotonic() < deadline, "the snapshot of the end of the epoch is not there"
             time.sleep(0.02)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        for manager in resumable_fit._process.managers.values():
+            assert manager.finish(60)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.weights = [*self.weights, float(self.model.get_weights()[0][0, 0])]

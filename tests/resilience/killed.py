@@ -4,7 +4,6 @@ import hashlib
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from paceline.fit.snapshots import resumable_fit
+
 RANK = int(os.environ.get("PACELINE_RANK", "0"))
 BLOW = os.environ.get("BLOW", "")  # "SIGNAL RANK STEP", and "launcher" if it is struck in the rank's place; or nothing
+WAITS_FOR_SNAPSHOTS = 4
+"""So many steps before a blow all ranks wait for what has begun: with nothing on disk a blow would test nothing."""
 if len(sys.argv) > 1:
     keras.config.set_floatx(sys.argv[1])
 
@@ -23,16 +26,12 @@ class Struck(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         number, rank, step, target = (*BLOW.split(), "", "", "", "")[:4]
-        if rank == str(RANK) and step == str(int(self.model.optimizer.iterations)):
-            _wait_for_a_snapshot()
+        steps_left = int(step or -1) - int(self.model.optimizer.iterations)
+        if 0 <= steps_left <= WAITS_FOR_SNAPSHOTS:
+            for manager in resumable_fit._process.managers.values():
+                assert manager.finish(60)
+        if rank == str(RANK) and steps_left == 0:
             os.kill(os.getppid() if target == "launcher" else os.getpid(), signal.Signals[number])
-
-
-def _wait_for_a_snapshot() -> None:
-    """A blow that strikes before anything is on disk would test nothing."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not [*Path(os.environ["PACELINE_SNAPSHOT_DIR"]).glob("step-*/manifest.json")]:
-        time.sleep(0.05)
 
 
 features = np.random.default_rng(0).normal(size=(120, 8)).astype(keras.config.floatx())

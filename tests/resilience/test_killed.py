@@ -138,7 +138,7 @@ class Dies(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if len(sys.argv) > 2 and epoch == 1:
             for manager in resumable_fit._process.managers.values():
-                manager.finish(20)
+                manager.settle(20)
             os._exit(9)
 
 keras.utils.set_random_seed(1)

@@ -170,7 +170,11 @@ class SnapshotManager:
         shard = captured.copied(buffers)
         buffers.end()
         self._next = _Job(step, self._attempt, meta, shard, buffers)
-        if self._all_are_idle():
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Between steps: begins to write the copy that waits, if there is one, and no rank writes. Collective."""
+        if self._next is not None and self._all_are_idle():
             self._begin_next()
 
     def _all_are_idle(self) -> bool:

@@ -172,7 +172,9 @@ class Recorder:
         if is_wanted or self._manager.has_none:  # the first step's: from then on a death costs no more than a while
             self._snapshot_at = time.monotonic()
             self._take(self._captured())
-        elif self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._manager.leads:
+            return
+        self._manager.go_on()
+        if self._schedule.has_passed(time.monotonic() - self._snapshot_at) and self._manager.leads:
             flags.wants_snapshot = True
             if self._manager.group.size == 1:
                 flags.receive(flags.own)
@@ -206,6 +208,7 @@ class Recorder:
         flags = flags_of_all(self._world, self._manager.group)
         if flags.is_leaving and (before := self._before_validation) is not None:
             self._leave(before)
+        self._manager.go_on()
 
     def ended(self) -> None:
         """`fit` has come to its end: a rerun passes through here, so this snapshot is waited for."""
