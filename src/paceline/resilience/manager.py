@@ -210,9 +210,7 @@ class SnapshotManager:
         return self._background.flush(timeout_seconds)
 
     def settle(self, timeout_seconds: float, *, is_leaving: bool = False) -> bool:
-        """Has all that was taken be written, or given up, on all ranks; whether that came in time. Collective.
-
-        No unfinished snapshot stays then.
+        """Has all be written that was taken, or given up; whether that came in time. Then none is unfinished. Collective.
 
         Args:
             timeout_seconds: For the chief; the others have nothing to do that it does not wait for.
@@ -231,7 +229,7 @@ class SnapshotManager:
         return in_time
 
     def free_memory(self) -> None:
-        """Gives back the memory that is kept for the next snapshot; one that comes all the same gets new memory."""
+        """Gives back the memory that is kept for the next snapshot."""
         self._buffers.release()
 
     def close(self) -> None:
