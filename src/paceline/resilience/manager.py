@@ -210,7 +210,7 @@ class SnapshotManager:
         return self._background.flush(timeout_seconds)
 
     def settle(self, timeout_seconds: float, *, is_leaving: bool = False) -> bool:
-        """Has all be written that was taken, or given up; whether that came in time. Then none is unfinished. Collective.
+        """Has all that was taken be written, or given up; whether in time. None is unfinished then. Collective.
 
         Args:
             timeout_seconds: For the chief; the others have nothing to do that it does not wait for.

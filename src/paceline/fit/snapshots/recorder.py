@@ -170,7 +170,6 @@ class Recorder:
             self._leave(self._captured())
         is_wanted = flags.take_snapshot() or self._schedule.crosses(before, self.progress.step)
         if is_wanted or self._manager.has_none:  # the first step's: from then on a death costs no more than a while
-            self._snapshot_at = time.monotonic()
             self._take(self._captured())
             return
         self._manager.go_on()
@@ -195,7 +194,6 @@ class Recorder:
             return
         before, self._before_validation = self._before_validation, None
         self._data.end_steps()  # type: ignore[union-attr]
-        self._snapshot_at = time.monotonic()
         self._take(before or self._captured())
 
     def validation_step_ended(self) -> None:
@@ -255,6 +253,7 @@ class Recorder:
         return capture([*self._parts(), self._csv_files, *of_end], self._manager.layout)
 
     def _take(self, captured: Captured, *, ends_fit: bool = False) -> None:
+        self._snapshot_at = time.monotonic()
         cursor = self._data.cursor  # type: ignore[union-attr]
         meta = meta_of(self._world, self._manager, self._fit_call, cursor, self._metrics, ends_fit=ends_fit)
         self._manager.take(self.progress.step, meta, captured)
