@@ -105,7 +105,7 @@ class FingerprintLog:
             has_rows = [is_by_row for _, is_by_row in noted]
 
             def take_note(index: Any, *arrays: Any) -> Any:
-                return self._take(int(index), tuple(map(_part, arrays, has_rows)))
+                return np.int64(self.take(int(index), tuple(map(_part, arrays, has_rows))))
 
             # Stateless for TensorFlow: a stateful function would forbid saving the iterator's position.
             tensors = [tensor for tensor, _ in noted]
@@ -113,11 +113,12 @@ class FingerprintLog:
 
         return tf.cond(self.is_compared(index), take, lambda: tf.constant(0, tf.int64))
 
-    def _take(self, index: int, parts: tuple[Part, ...]) -> np.int64:
-        self._notes[self._iterator, index] = parts
+    def take(self, index: int, parts: Sequence[Part]) -> int:
+        """Notes the fingerprints of the batch of this number; returns how many they are."""
+        self._notes[self._iterator, index] = tuple(parts)
         while len(self._notes) > _KEPT_NOTES:
             del self._notes[next(iter(self._notes))]
-        return np.int64(len(parts))
+        return len(parts)
 
     def of_batch(self, index: int) -> tuple[Part, ...] | None:
         """The fingerprints of this batch (from 0) of the newest iterator; None if it was not noted."""
@@ -131,6 +132,11 @@ def _components(leaf: Any) -> list[tuple[Any, bool]]:
     if isinstance(leaf, tf.SparseTensor):
         return [(leaf.values, True), (leaf.indices, False), (leaf.dense_shape, False)]
     return [(leaf, leaf.shape.rank != 0)] if tf.is_tensor(leaf) else []
+
+
+def parts_of(leaves: Iterable[Any]) -> list[Part]:
+    """The fingerprints of arrays that have rows."""
+    return [_part(leaf, True) for leaf in leaves]
 
 
 def _part(leaf: Any, is_by_row: bool) -> Part:

@@ -28,11 +28,11 @@ from paceline.data.batch_rows import checked_rows, local_slice
 from paceline.data.compat import with_sources
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.index_batches import IndexDivision, index_division_of, own_rows_by_index
+from paceline.data.item_rings import RingDivision
 from paceline.data.own_rows import own_rows
 from paceline.data.stages import Division, Whole, division_of
-from paceline.data.uneven import followed_by_empty_batches
 
-AnyDivision = Division | ArrayDivision | IndexDivision | Whole
+AnyDivision = Division | ArrayDivision | IndexDivision | RingDivision | Whole
 
 _MARK = "_paceline_local_batches"
 _FORM = "_paceline_form_of_batches"
@@ -100,7 +100,9 @@ def divided(dataset: Any) -> AnyDivision:
 
 def work_of(division: AnyDivision) -> str:
     """What each rank reads and makes, and what it would rather not make; for a line of a log."""
-    if isinstance(division, Whole):
+    if isinstance(division, RingDivision):
+        work = division.work
+    elif isinstance(division, Whole):
         work = "every rank reads all data and computes its rows of each batch"
     elif isinstance(division, ArrayDivision):
         work = "each rank gathers and computes its rows of each batch"
@@ -119,31 +121,6 @@ def form_of_division(division: AnyDivision) -> str:
 def form_of(dataset: Any) -> str:
     """That of the dataset from `local_batches` that `dataset` is, or is made of; `WHOLE` without one."""
     return next((str(getattr(one, _FORM)) for one in with_sources(dataset) if hasattr(one, _FORM)), WHOLE)
-
-
-def every_nth_batch(dataset: Any, rank: int, size: int) -> Any:
-    """The batches rank, rank + size, … of a `dataset` that is equal on all ranks; equally many on each.
-
-    What is missing in the last round are batches without rows (of a dataset of dense tensors).
-    """
-    if size == 1:
-        return dataset
-
-    def count(state: Any, element: Any) -> tuple[Any, Any]:
-        position, num_batches = state
-        number, batch = element
-        num_batches += tf.size(number, tf.int64)
-        return (position + 1, num_batches), (position, num_batches, batch)
-
-    def is_in_a_round(position: Any, num_batches: Any, batch: Any) -> Any:
-        del batch
-        return position < -(-num_batches // size) * size
-
-    # The number has a row, as long as the batch is one of the dataset.
-    numbered = dataset.enumerate().map(lambda number, batch: (number[tf.newaxis], batch))
-    counted = followed_by_empty_batches(numbered).scan((tf.constant(0, tf.int64), tf.constant(0, tf.int64)), count)
-    own = counted.take_while(is_in_a_round).filter(lambda position, *_: position % size == rank)
-    return own.map(lambda *counted_batch: counted_batch[-1]).prefetch(_PREFETCHED_BATCHES)
 
 
 def mark_as_local(dataset: Any) -> Any:
@@ -172,6 +149,8 @@ def _check_batched(dataset: Any, size: int) -> None:
 def _with_rows_of(division: AnyDivision, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
     if isinstance(division, Whole):
         return _with_local_rows(dataset, rank, size, log)
+    if isinstance(division, RingDivision):
+        return division.dataset(log).with_options(dataset.options())
     if isinstance(division, IndexDivision):  # an iterator that goes on has fewer batches than its dataset
         return own_rows_by_index(division, rank, size, log).with_options(dataset.options())
     build: Any = own_rows_of_arrays if isinstance(division, ArrayDivision) else own_rows

@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -81,8 +81,7 @@ class Reading:
         self._first_batches = tuple(first_batches)
         self._ahead: deque[Callable[[], Any]] = deque()
         """Read by others than the thread, which takes them from here."""
-        if _here.readings is not None:
-            _here.readings.append(self)
+        end_with_the_call(self)
 
     def __iter__(self) -> "Reading":
         return self
@@ -160,15 +159,31 @@ def one_ahead(dataset: Any) -> Any:
     return dataset.prefetch(_BATCHES_AHEAD)
 
 
+class AnyReading(Protocol):
+    """What reads data for a call."""
+
+    def end(self) -> None:
+        """Nobody asks any more."""
+
+    def leave(self) -> None:
+        """As `end`, but nothing is waited for."""
+
+
 class _Here(threading.local):
     """What this thread is in the middle of."""
 
     def __init__(self) -> None:
-        self.readings: list[Reading] | None = None
+        self.readings: list[AnyReading] | None = None
         """Begun in the outermost call; None: there is none."""
 
 
 _here = _Here()
+
+
+def end_with_the_call(reading: AnyReading) -> None:
+    """`reading` ends when the outermost `fit`, `evaluate` or `predict` of this thread does, if it is in one."""
+    if _here.readings is not None:
+        _here.readings.append(reading)
 
 
 def readings_ended(keras_method: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +195,7 @@ def readings_ended(keras_method: Callable[..., Any]) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
         if _here.readings is not None:  # within a `fit`: the next reader of a generator sees to it, or the `fit`
             return keras_method(*args, **kwargs)
-        readings: list[Reading] = []
+        readings: list[AnyReading] = []
         _here.readings = readings
         is_interrupted = True
         try:

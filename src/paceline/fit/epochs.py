@@ -1,7 +1,7 @@
 """Distributes a dataset over the ranks, and checks in each epoch that all ranks read the same data."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
@@ -14,14 +14,14 @@ from paceline.data.freed_iterators import freed_in_threads
 from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import reading_of
 from paceline.data.local_batches import AnyDivision, divided, is_local, local_batches, mark_as_local, work_of
-from paceline.data.readings import EpochReading
-from paceline.data.streams import Reading, one_ahead, read_as_asked_for, stream_of
+from paceline.data.streams import one_ahead, read_as_asked_for
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
 from paceline.fit.dealing.worker_data import worker_data_of
+from paceline.fit.epoch_streams import GivenStream, NoStream
+from paceline.fit.item_makers import ItemMakers, item_makers, untouched
 from paceline.fit.predictions import CountedBatches, predicting_model
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
-from paceline.fit.snapshots.data_replay import draw_skipped_batches
 from paceline.fit.unbatched import check_batched
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.compat import ParameterServerStrategyV2
@@ -43,7 +43,8 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
             self._given = _data_of(*args, **kwargs)
-            self.stream: Any = _GivenStream(self._given) if isinstance(self._given, GeneratorType) else _NoStream()
+            self._before_look = untouched(self._given)
+            self.stream: Any = GivenStream(self._given) if isinstance(self._given, GeneratorType) else NoStream()
             """The generator that it reads, if the data are one."""
             self.same_data = _SameData(None)
             """Where ranks could read other data than each other, it has a log."""
@@ -60,8 +61,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.stream.stands_in_for(self.data_adapter)
             self.reading = reading_of(self._distributed_dataset)
             """Of a source by index: which epoch is read; None: the data are another kind."""
-            if self.reading is not None:
-                self.stream = _IndexStream(self.reading)
+            self.stream = self.stream.or_that_of(self.reading, distributor.makers)
             self.data_cursor = follow(self)
             """Who follows it through its data."""
 
@@ -129,71 +129,6 @@ class _SameData:
             compare(self._log, index, strategy.fit_group)
 
 
-class _NoStream:
-    """Stands in for the stream of data that are no generator."""
-
-    first_batches: Sequence[Any] = ()
-    was_used_up = False
-
-    def stands_in_for(self, adapter: Any) -> None:
-        """Keras's dataset stays as it is."""
-
-    def begin(self) -> None:
-        """Nothing is to be done for a new iterator."""
-
-    def ask_for(self, num_batches: int) -> None:
-        """Nobody counts."""
-
-
-class _IndexStream(_NoStream):
-    """Stands in for the stream of a source by index, which counts epochs."""
-
-    def __init__(self, reading: EpochReading) -> None:
-        self._reading = reading
-
-    def begin(self) -> None:
-        """A new iterator is about to be made."""
-        self._reading.new_iterator()
-
-    def ask_for(self, num_batches: int) -> None:
-        """Steps have asked for so many batches of the newest iterator, with the one that begins."""
-        self._reading.ask_for(num_batches)
-
-
-class _GivenStream:
-    """The stream of a generator that was given to Keras, which is about to look at it."""
-
-    def __init__(self, generator: Any) -> None:
-        self._generator = generator
-        self.first_batches: Sequence[Any] = ()
-        """What Keras has looked at."""
-        self.reading: Any = None
-        """That for the newest iterator."""
-        self.was_used_up = False
-        """Whether the generator had ended before that iterator: it gives what Keras has looked at, and no more."""
-        draw_skipped_batches(generator)
-        self._stream = stream_of(generator)
-        self._stream.settle()
-
-    def stands_in_for(self, adapter: Any) -> None:
-        """The data adapter's dataset reads what is read here."""
-        self.first_batches = first_batches(adapter)
-        adapter.generator = lambda: self.reading  # asked when TensorFlow begins to read an iterator
-
-    def ask_for(self, num_batches: int) -> None:
-        """Steps have asked for so many batches of the newest iterator, with the one that begins."""
-        self.reading.num_asked = num_batches
-
-    def begin(self) -> Reading:
-        """The reading for the next iterator."""
-        if self.reading is not None:
-            self.reading.leave()
-        draw_skipped_batches(self._generator)
-        self.was_used_up = self._stream.has_ended
-        reading = self.reading = self._stream.begin(self._generator, self.first_batches)
-        return reading
-
-
 def _data_of(x: Any = None, *_: Any, **__: Any) -> Any:
     """What `fit` was given for data."""
     return x
@@ -214,6 +149,8 @@ class _Distributor:
     def __init__(self, strategy: Any, iterator: Any) -> None:
         self._strategy = strategy
         self._iterator = iterator
+        self.makers: ItemMakers | None = None
+        """Who makes the items of a `PyDataset`, if not every rank all."""
 
     def also_if_distributed(self, dataset: Any) -> Any:
         """`dataset`, seen to: Keras does not ask about one that is distributed already, or without a strategy."""
@@ -235,7 +172,7 @@ class _Distributor:
         group = self._strategy.group
         is_own = is_local(self._iterator._given)
         is_sharded_by_script = group.size > 1 and not is_own and is_sharded_by_hand(dataset)
-        division: AnyDivision | None = None if is_own or is_sharded_by_script else divided(dataset)
+        division: AnyDivision | None = None if is_own or is_sharded_by_script else self._divided(dataset)
         source = division.source if isinstance(division, IndexDivision) else None
         if group.size == 1 and source is None:
             division = None
@@ -263,6 +200,13 @@ class _Distributor:
             self._iterator.same_data = _SameData(log)
         local = local_batches(dataset, group.rank, group.size, log=log, reads_ahead=not is_stream, division=division)
         return one_ahead(local) if is_stream else local
+
+    def _divided(self, dataset: Any) -> AnyDivision:
+        iterator = self._iterator
+        if isinstance(iterator.data_adapter, PyDatasetAdapter) and self._strategy.fit_group.size > 1:
+            spec, before = dataset.element_spec, iterator._before_look
+            self.makers = item_makers(iterator.data_adapter, spec, iterator.steps_per_epoch, before, self._strategy)
+        return divided(dataset) if self.makers is None else self.makers.division
 
     def _draws_by_chance(self, dataset: Any) -> bool:
         adapter = self._iterator.data_adapter

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import World
-from paceline.data.local_batches import every_nth_batch, local_batches, mark_as_local
+from paceline.data.local_batches import local_batches, mark_as_local
+from paceline.data.nth_batches import every_nth_batch
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.strategy import compat, nested_functions, operation_seeds
 from paceline.strategy.bridged_collectives import graph_collectives_of

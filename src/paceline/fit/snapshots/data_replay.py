@@ -42,6 +42,12 @@ def begin_at(adapter: Any, position: int) -> None:
     setattr(adapter, name, generator)
 
 
+def begin_anyhow(adapter: Any) -> None:
+    """The next generator of a `PyDatasetAdapter` is read by another rank, and may begin anywhere."""
+    for name in ("_finite_generator", "_infinite_generator"):
+        vars(adapter).pop(name, None)
+
+
 class Replaying:
     """Reads batches that have been trained on, and says how far it is where that takes long."""
 

@@ -1,0 +1,107 @@
+"""What stands in for the enqueuer of a `PyDataset` with workers, on a rank that makes some of its items or none.
+
+Keras's enqueuer has threads or processes make all items ahead, in the order that it draws where an epoch begins. Here
+every rank draws that order, so their random generators stay alike, and has its threads make its own items only.
+"""
+
+import itertools
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+class IdleEnqueuer:
+    """Stands in for Keras's enqueuer on a rank that makes no items: it draws the order of the items, as that does."""
+
+    def __init__(self, adapter: Any) -> None:
+        self._adapter = adapter
+        self._is_running = False
+
+    def start(self) -> None:
+        """An epoch begins, unless it has begun."""
+        if not self._is_running:
+            self._is_running = True
+            draw_order(self._adapter)
+
+    def stop(self) -> None:
+        """An epoch ends."""
+        self._is_running = False
+
+
+class EnqueuerOfSome:
+    """Keras's enqueuer for the items of one of several ranks.
+
+    Args:
+        adapter: With Keras's own enqueuer.
+        number: This rank's, from 0.
+        size: How many ranks share the items out.
+    """
+
+    def __init__(self, adapter: Any, number: int, size: int) -> None:
+        self._adapter = adapter
+        self._kind = type(adapter.enqueuer)
+        self._number, self._size = number, size
+        self._order: list[int] = []
+        self._enqueuer: Any = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """An epoch begins, unless it has begun."""
+        with self._lock:
+            if self._enqueuer is not None:
+                return
+            source = self._adapter.py_dataset
+            self._order = draw_order(self._adapter)
+            some = SomeItems(source, self._order[self._number :: self._size])
+            self._enqueuer = self._kind(
+                some,
+                workers=source.workers,
+                use_multiprocessing=source.use_multiprocessing,
+                max_queue_size=source.max_queue_size,
+                shuffle=False,
+            )
+            self._enqueuer.start()
+
+    def stop(self) -> None:
+        """An epoch ends; waits for threads and processes."""
+        with self._lock:
+            enqueuer, self._enqueuer = self._enqueuer, None
+        if enqueuer is not None:
+            enqueuer.stop()
+
+    def items(self) -> Iterator[Any]:
+        """Those of this rank, in order."""
+        self.start()
+        enqueuer = self._enqueuer
+        num_items = len(self._order[self._number :: self._size])
+        made = enqueuer.get() if num_items else iter(())
+        for item in itertools.islice(made, num_items):
+            yield self._adapter._standardize_batch(item)
+        self.stop()
+
+    def first_item(self) -> Any:
+        """The first one of all."""
+        return self._adapter._standardize_batch(self._adapter.py_dataset[self._order[0]])
+
+
+class SomeItems:
+    """Some items of a source, as an enqueuer asks for them, maybe in another process."""
+
+    def __init__(self, source: Any, indices: Sequence[int]) -> None:
+        self._source = source
+        self._indices = indices
+        self.num_batches = len(indices)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._source[self._indices[index]]
+
+
+def draw_order(adapter: Any) -> list[int]:
+    """The order of the items of an epoch, drawn as Keras draws it; of endless ones there is none."""
+    if adapter.py_dataset.num_batches is None:
+        return []
+    order = list(range(adapter.py_dataset.num_batches))
+    if adapter.shuffle:
+        random.shuffle(order)
+    return order
