@@ -62,6 +62,10 @@ class Pipeline:
         return f"{self.stages}x{self.workers // self.stages}-{self.micro_batches}-{self.schedule}"
 
 
+TWO_STAGES = Pipeline(2, 2, 4, "1f1b")
+REPLICAS = Pipeline(4, 2, 2, "gpipe")
+
+
 @dataclass(frozen=True)
 class Result:
     """What one rank ended with."""
@@ -95,6 +99,22 @@ class Runs:
                 archive["weights"],
                 {name: archive[name] for name in archive.files if name.startswith("history_")},
             )
+
+    def whole(self, job: str, pipeline: Pipeline) -> Result:
+        """The weights of all stages; ranks with the same one have the same bits, and all ranks the same history."""
+        ranks = [self.result(job, pipeline, rank) for rank in range(pipeline.workers)]
+        weights = ranks[0].weights.copy()
+        for rank, one in enumerate(ranks):
+            assert one.history.keys() == ranks[0].history.keys()
+            for name, values in one.history.items():
+                assert values.tobytes() == ranks[0].history[name].tobytes(), f"{name} of rank {rank}"
+            is_here = ~np.isnan(one.weights)
+            in_both = is_here & ~np.isnan(weights)
+            assert weights[in_both].tobytes() == one.weights[in_both].tobytes(), f"weights of rank {rank}"
+            weights[is_here] = one.weights[is_here]
+        assert not np.isnan(weights).any(), "weights that no stage has"
+        assert any(np.isnan(one.weights).any() for one in ranks), "all stages have all weights"
+        return Result(weights, ranks[0].history)
 
     def refusals(self, job: str, pipeline: Pipeline) -> list[str]:
         """What each rank of a pipeline is told that cannot train this job."""

@@ -1,4 +1,5 @@
-"""The parity matrix as a table: training jobs on 1, 2, 3 and 4 workers, and how far weights and history are apart.
+"""The parity matrix as a table: training jobs on 1 to 4 workers and in pipelines, and how far weights and history are
+apart.
 
     make parity        writes docs/parity.md (long: every job on every world size)
 
@@ -11,11 +12,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from parity_runs import JOBS, DeclaredJob, Result, Runs, distance
+from parity import in_stages
+from parity_runs import JOBS, REPLICAS, TWO_STAGES, DeclaredJob, Pipeline, Result, Runs, distance
 from test_parity import WORLDS
 
 from worlds import Worlds
 
+COLUMNS = (*WORLDS, TWO_STAGES, REPLICAS)
 TARGET = Path(__file__).parents[2] / "docs" / "parity.md"
 
 HEAD = """# Parity matrix
@@ -30,8 +33,13 @@ Written by `make parity`, which runs every job on every world size. The same job
 for bfloat16; in every check most run on two workers, and on the others in `make proof`. Float32 over epochs drifts
 as one process does that adds the same batch in parts, which the tests measure beside it.
 
-| job | dtype | 2 workers | 3 workers | 4 workers |
-| --- | --- | --- | --- | --- |
+The last two columns are `paceline.PipelineStrategy`: two stages, four micro-batches, `1f1b`, on two workers; two stages
+with two replicas each, two micro-batches, `gpipe`, on four. A dash is a job that pipelines refuse
+(`tests/fit/parity/in_stages.py` says why). Their tests are in `tests/fit/pipelining/test_pipelined_parity.py`, most of
+them in `make proof`.
+
+| job | dtype | 2 workers | 3 workers | 4 workers | 2 stages | 2 stages × 2 |
+| --- | --- | --- | --- | --- | --- | --- |
 """
 
 
@@ -47,11 +55,15 @@ def deviation(one: Result, several: list[Result]) -> float:
     return found
 
 
-def cell(runs: Runs, job: DeclaredJob, size: int) -> str:
-    """The deviation of a job on `size` workers."""
-    print(f"{job.name} on {size} workers", flush=True)
-    several = [runs.result(job.name, size, rank) for rank in range(size)]
-    found = deviation(runs.result(job.name), several)
+def cell(runs: Runs, job: DeclaredJob, world: int | Pipeline) -> str:
+    """The deviation of a job on so many workers, or in a pipeline."""
+    if isinstance(world, Pipeline) and job.name in in_stages.REFUSED:
+        return "–"
+    print(f"{job.name} on {world}", flush=True)
+    if isinstance(world, Pipeline):
+        found = deviation(runs.result(job.name), [runs.whole(job.name, world)])
+    else:
+        found = deviation(runs.result(job.name), [runs.result(job.name, world, rank) for rank in range(world)])
     return "0" if found == 0 else f"{found:.0e}"
 
 
@@ -60,7 +72,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary, contextlib.closing(Worlds()) as worlds:
         runs = Runs(Path(sys.argv[1]) if sys.argv[1:] else Path(temporary), worlds)
         rows = [
-            f"| {job.name.replace('_', ' ')} | {job.dtype} | {' | '.join(cell(runs, job, size) for size in WORLDS)} |"
+            f"| {job.name.replace('_', ' ')} | {job.dtype} | {' | '.join(cell(runs, job, one) for one in COLUMNS)} |"
             for job in sorted(JOBS)
         ]
     TARGET.write_text(HEAD + "\n".join(rows) + "\n")

@@ -1,7 +1,21 @@
 """What a pipeline cannot do, said before anything starts: one sentence for each fault."""
 
+import operator
+
 from paceline.errors import ConfigurationError
 from paceline.plan.schedules import Schedule
+
+
+def integer(name: str, value: object) -> int:
+    """`value`, which a user gave as `name`; NumPy's integers count.
+
+    Raises:
+        ConfigurationError: it is no integer.
+    """
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # refused below
+    except TypeError:
+        raise ConfigurationError(f"Received {value!r} for {name}; expected an integer. [pipeline]") from None
 
 
 def refuse(

@@ -10,7 +10,7 @@ from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import World
 from paceline.errors import ConfigurationError
 from paceline.plan.byte_text import num_bytes
-from paceline.plan.refusals import refuse
+from paceline.plan.refusals import integer, refuse
 from paceline.plan.schedules import schedule_named
 from paceline.strategy.base import SynchronousStrategy, local_device
 from paceline.strategy.mirrored import relaunch_over
@@ -84,9 +84,12 @@ class PipelineStrategy(SynchronousStrategy):
         recompute: bool = False,
         vertical_sync: bool = False,
     ) -> None:
-        self.stages, self.micro_batches = stages, micro_batches
+        self.stages = integer("stages", stages)
+        self.micro_batches = integer("micro_batches", micro_batches)
         self.schedule, self.recompute = schedule, recompute
-        self.balance: list[int] | None = list(balance) if balance is not None and not isinstance(balance, str) else None
+        self.balance: list[int] | None = None
+        if balance is not None and not isinstance(balance, str):
+            self.balance = [integer("a number of layers in balance", number) for number in balance]
         self.split_after = None if split_after is None else list(split_after)
         self.memory_limit_bytes = num_bytes(memory_limit) if isinstance(memory_limit, str) else memory_limit
         self.is_measured = AUTO in (schedule, balance) or memory_limit is not None
@@ -103,7 +106,7 @@ class PipelineStrategy(SynchronousStrategy):
             )
         if balance is not None and split_after is not None:
             raise ConfigurationError("Received balance and split_after; give one of the two. [pipeline]")
-        world = world_of(None, when_alone=lambda: _start_again(stages, micro_batches), arrange=self._arrange)
+        world = world_of(None, when_alone=lambda: _start_again(self.stages, self.micro_batches), arrange=self._arrange)
         super().__init__(world, local_device(world), broadcast_new_variables=False)
 
     def _arrange(self, world: World) -> None:

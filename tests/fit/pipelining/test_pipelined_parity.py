@@ -11,16 +11,15 @@ from parity_runs import (
     RELATIVE_FLOAT16,
     RELATIVE_FLOAT32_STEP,
     RELATIVE_FLOAT64,
+    REPLICAS,
+    TWO_STAGES,
     Pipeline,
-    Result,
     Runs,
     distance,
 )
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
 
-TWO_STAGES = Pipeline(2, 2, 4, "1f1b")
-REPLICAS = Pipeline(4, 2, 2, "gpipe")
 _FLOAT32_DRIFT = 1e-5
 """Of several steps, which add up in another order than one process."""
 
@@ -39,26 +38,9 @@ def _trained() -> list[Any]:
     ]
 
 
-def _whole(runs: Runs, job: str, pipeline: Pipeline) -> Result:
-    """The weights of all stages; ranks that have the same one have the same bits, and all ranks the same history."""
-    ranks = [runs.result(job, pipeline, rank) for rank in range(pipeline.workers)]
-    weights = ranks[0].weights.copy()
-    for rank, one in enumerate(ranks):
-        assert one.history.keys() == ranks[0].history.keys()
-        for name, values in one.history.items():
-            assert values.tobytes() == ranks[0].history[name].tobytes(), f"{name} of rank {rank}"
-        is_here = ~np.isnan(one.weights)
-        in_both = is_here & ~np.isnan(weights)
-        assert weights[in_both].tobytes() == one.weights[in_both].tobytes(), f"weights of rank {rank}"
-        weights[is_here] = one.weights[is_here]
-    assert not np.isnan(weights).any(), "weights that no stage has"
-    assert any(np.isnan(one.weights).any() for one in ranks), "all stages have all weights"
-    return Result(weights, ranks[0].history)
-
-
 @pytest.mark.parametrize(("job", "pipeline"), _trained())
 def test_a_pipeline_computes_what_one_process_computes(runs: Runs, job: str, pipeline: Pipeline) -> None:
-    one, found = runs.result(job), _whole(runs, job, pipeline)
+    one, found = runs.result(job), runs.whole(job, pipeline)
     assert found.history.keys() == one.history.keys()
     if DTYPES[job] == "float64":
         np.testing.assert_allclose(found.weights, one.weights, rtol=RELATIVE_FLOAT64, atol=1e-12)

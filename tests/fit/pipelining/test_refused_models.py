@@ -86,6 +86,9 @@ def test_models_that_no_pipeline_trains(arguments: dict[str, Any], said: str) ->
         ({"stages": 0, "micro_batches": 2}, "stages=0 and micro_batches=2; both are at least 1"),
         ({"stages": 1, "micro_batches": 2, "vertical_sync": True}, "vertical_sync=True and schedule='1f1b'"),
         ({"stages": 1, "micro_batches": 2, "balance": [2], "split_after": []}, "give one of the two"),
+        ({"stages": "2", "micro_batches": 2}, "Received '2' for stages; expected an integer"),
+        ({"stages": 1, "micro_batches": 2.0}, "Received 2.0 for micro_batches; expected an integer"),
+        ({"stages": 1, "micro_batches": 2, "balance": [1.5]}, "Received 1.5 for a number of layers in balance"),
         ({"stages": 1, "micro_batches": 2, "balance": "even"}, "balance='even'; expected 'auto'"),
     ],
 )

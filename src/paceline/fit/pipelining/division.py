@@ -23,6 +23,9 @@ _LOGGER = logging.getLogger("paceline")
 _USUAL_ROWS = 32
 """Of a batch, where nobody knows."""
 
+_MUCH_WAITING = 0.5
+"""The share of a step from which on a pipeline gains little or nothing over one process."""
+
 
 @dataclass(frozen=True)
 class Division:
@@ -116,4 +119,12 @@ def _measured(model: Any, strategy: PipelineStrategy, batch_rows: int, by_hand: 
             100 * found.timeline.bubble,
             max(peak.total_bytes for peak in found.peaks) / 1e6,
         )
+        if found.timeline.bubble > _MUCH_WAITING:
+            _LOGGER.warning(
+                "pipeline: stages will wait for most of each step: the layers compute too little for %d stages and "
+                "%d micro-batches. Larger batches, more micro-batches or fewer stages help; if the model fits into "
+                "one worker, a MirroredStrategy divides the rows instead.",
+                strategy.stages,
+                strategy.micro_batches,
+            )
     return found
