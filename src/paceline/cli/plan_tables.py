@@ -1,13 +1,12 @@
 """How a plan looks in a terminal: layers and costs, the schedules beside each other, and the chart of the best one."""
 
-import io
 from pathlib import Path
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from paceline.cli.tables import new_console, new_table
+from paceline.cli.tables import export, new_console, new_table
 from paceline.plan.chart import LEGEND, chart
 from paceline.plan.comparison import Comparison, Pipeline, Prediction
 
@@ -21,12 +20,7 @@ def print_comparison(pipeline: Pipeline, comparison: Comparison) -> None:
 
 def export_comparison(pipeline: Pipeline, comparison: Comparison, path: Path) -> None:
     """Writes the same as a picture (.svg) or page (.html)."""
-    console = Console(record=True, file=io.StringIO(), width=_EXPORTED_COLUMNS, markup=False, highlight=False)
-    _write(console, pipeline, comparison)
-    if path.suffix == ".svg":
-        console.save_svg(str(path), title="paceline plan")
-    else:
-        console.save_html(str(path))
+    export(path, "paceline plan", _EXPORTED_COLUMNS, lambda console: _write(console, pipeline, comparison))
 
 
 def _write(console: Console, pipeline: Pipeline, comparison: Comparison) -> None:
