@@ -23,7 +23,7 @@ import paceline.data  # noqa: E402
 from paceline.data.local_batches import divided, local_batches  # noqa: E402
 from paceline.data.stages import Whole  # noqa: E402
 
-ROWS, FILES, BATCH, BUFFER, EPOCHS = 24_000, 8, 64, 2000, 3
+ROWS, FILES, BATCH, BUFFER, EPOCHS = 24_000, 8, 64, 2000, 10
 SHAPE = (28, 28, 3)
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import paceline.data
-from paceline.data import readings
+from paceline.data import readings, record_files
 from paceline.data.epoch_order import BLOCK_ROWS, EpochOrder
 from paceline.data.index_source import reading_of
 from paceline.data.local_batches import divided, local_batches, work_of
@@ -110,6 +111,7 @@ SHUFFLES = st.sampled_from([False, True, "blocks"])
     shuffle=SHUFFLES,
     parse=st.sampled_from([parse, of_unknown_shape, None]),
     behind=st.sampled_from(["nothing", "maps", "repeat", "take", "element-wise"]),
+    call_bytes=st.sampled_from([1, 100, record_files._CALL_BYTES]),
     drawn=st.randoms(use_true_random=False),
 )
 def test_ranks_rows_of_records_are_one_workers(
@@ -122,6 +124,7 @@ def test_ranks_rows_of_records_are_one_workers(
     shuffle: Any,
     parse: Any,
     behind: str,
+    call_bytes: int,
     drawn: Any,
 ) -> None:
     cuts = sorted(drawn.randint(0, rows) for _ in range(num_files - 1))
@@ -142,8 +145,9 @@ def test_ranks_rows_of_records_are_one_workers(
     assert not isinstance(divided(one), Whole)
     whole = read(one, 2)
     assert len(whole[0]) == int(one.cardinality())
-    locals_ = [local_batches(build(), rank, size, division=divided(build())) for rank in range(size)]
-    assert_same(together([read(local, 2) for local in locals_]), whole)
+    with mock.patch.object(record_files, "_CALL_BYTES", call_bytes):  # how many batches are read at once
+        locals_ = [local_batches(build(), rank, size, division=divided(build())) for rank in range(size)]
+        assert_same(together([read(local, 2) for local in locals_]), whole)
     wide = [local_batches(build(), rank, size, division=Whole()) for rank in range(size)]
     for local, other in zip(locals_, wide, strict=True):
         assert local.element_spec == other.element_spec

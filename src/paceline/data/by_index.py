@@ -5,7 +5,6 @@ No shuffle buffer, no order that is made before, no reading up to a position: wh
 """
 
 import hashlib
-import inspect
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,10 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.data.epoch_order import EpochOrder, Shuffle
-from paceline.data.fingerprint import DRAWS
 from paceline.data.index_source import IndexSource
 from paceline.data.readings import number_of_new_source
 from paceline.data.record_files import OnError, RecordFiles
+from paceline.data.row_parsers import batch_parser
 
 
 class Rows(Protocol):
@@ -77,13 +76,14 @@ def records(
     if not len(found):
         raise ValueError(f"there are no records in the {len(paths)} files [row-source]")
     spec = tf.TensorSpec([], tf.string)
-    parsed, parsed_spec = (None, spec) if parse is None else _traced(parse, spec)
+    parsed, parsed_spec = (None, spec) if parse is None else batch_parser(parse)
     return _dataset(
         EpochOrder(len(found), shuffle, seed),
         batch_size,
         drop_remainder,
         begin_epoch=found.check_unchanged,
         read=lambda numbers: [np.array([*found.read(numbers), None], object)[:-1]],  # None: never an array of bytes
+        rows_at_once=found.rows_at_once,
         read_spec=(spec,),
         parse=parsed,
         element_spec=parsed_spec,
@@ -155,6 +155,7 @@ def rows(
         drop_remainder,
         begin_epoch=lambda: None,
         read=read,
+        rows_at_once=1,  # a row may take long
         read_spec=tuple(specs),
         parse=None,
         element_spec=tf.nest.pack_sequence_as(first, specs),
@@ -183,28 +184,6 @@ def _dataset(order: EpochOrder, batch_size: int, drop_remainder: bool, *, facts:
         facts=(how, *facts),
         **source,
     ).dataset()
-
-
-def _traced(parse: Callable[..., Any], record: Any) -> tuple[Any, Any]:
-    """`parse` of a record and a seed, traced, as a flat list; and the spec of what it returns."""
-    parameters = inspect.signature(parse).parameters
-    takes_seed = "seed" in parameters or sum(one.default is one.empty for one in parameters.values()) > 1
-
-    def function(record: Any, seed: Any) -> Any:
-        return parse(record, seed) if takes_seed else parse(record)
-
-    traced = tf.function(function).get_concrete_function(record, tf.TensorSpec([2], tf.int64))
-    spec = tf.nest.map_structure(tf.type_spec_from_value, traced.structured_outputs)
-    if not all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank is not None for leaf in tf.nest.flatten(spec)):
-        raise ValueError(f"parse returns {spec}: it must return dense tensors of known rank [row-source]")
-    definition = traced.graph.as_graph_def()
-    nodes = [*definition.node, *(node for inner in definition.library.function for node in inner.node_def)]
-    if draws := sorted({node.op for node in nodes if DRAWS.match(node.op) and "PyFunc" not in node.op}):
-        raise ValueError(
-            f"parse draws random numbers ({', '.join(draws)}), which depend on the rows that were parsed before. Let "
-            "it take a seed: parse(record, seed), and use tf.random.stateless_*(seed=seed) [row-source]"
-        )
-    return lambda record, seed: tf.nest.flatten(traced(record, seed)), spec
 
 
 def _arrays(row: Any) -> Any:

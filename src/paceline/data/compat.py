@@ -19,6 +19,7 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | `_count` of take, skip, repeat; a zip's `_datasets` | the same stage over other rows |
 | a spec's `_flat_tensor_specs` | how many tensors a traced function takes for an element |
 | `model_pb2` | what the stages of a running iterator have cost |
+| `pfor` | one operation more that `tf.vectorized_map` knows: bytes to numbers |
 | `op_def_registry` | whether an operation has a state |
 """
 
@@ -30,6 +31,7 @@ from tensorflow.core.framework import model_pb2
 from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
 from tensorflow.python.data.ops.shuffle_op import _ShuffleDataset
 from tensorflow.python.framework import op_def_registry
+from tensorflow.python.ops.parallel_for import pfor
 
 ShuffleDataset = _ShuffleDataset
 
@@ -221,6 +223,22 @@ def auto_sharded(dataset: Any, rank: int, size: int) -> Any:
         tf.errors.NotFoundError: there are no files in it.
     """
     return _AutoShardDataset(dataset, size, rank, size)
+
+
+def vectorised(function: Any, rows: Any) -> Any:
+    """`function` of each row, as `tf.vectorized_map`; bytes may be decoded (`tf.io.decode_raw`), too.
+
+    Raises:
+        ValueError: it has an operation that cannot be called for many rows at once.
+    """
+    if "DecodeRaw" not in pfor._pfor_converter_registry:
+
+        @pfor.RegisterPFor("DecodeRaw")  # type: ignore[untyped-decorator]
+        def decode(of_rows: Any) -> Any:
+            options = {name: of_rows.get_attr(name) for name in ("out_type", "little_endian")}
+            return pfor.wrap(tf.raw_ops.DecodeRaw(bytes=of_rows.stacked_input(0), **options), True)
+
+    return tf.vectorized_map(function, rows, fallback_to_while_loop=False)
 
 
 def writes_file(dataset: Any) -> bool:

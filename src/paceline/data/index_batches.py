@@ -30,7 +30,7 @@ class IndexDivision:
     def form(self) -> str:
         """Iterators have a position instead of a state, but for those over stages that take or skip batches."""
         behind = [compat.kind_of(one) for one in (*self.order, *self.maps)]
-        return f"by index 1: {','.join(behind)}"
+        return f"by index 2: {','.join(behind)}"
 
     @property
     def mapped(self) -> list[str]:

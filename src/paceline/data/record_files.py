@@ -30,6 +30,8 @@ _OPEN_FILES = 256
 """More are opened for each reading."""
 _BYTES_AT_ONCE = 8 << 20
 """Records that follow each other in a file are read together up to so many."""
+_CALL_BYTES, _CALL_ROWS = 1 << 20, 1024
+"""What is read by one call from Python, at most: as much as the cache of a core holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,12 @@ class RecordFiles:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many records one call of `read` should be for: of large ones, it costs next to nothing."""
+        mean_bytes = max(1, int(self._lengths.mean())) if len(self) else 1
+        return min(_CALL_ROWS, _CALL_BYTES // mean_bytes)
 
     @property
     def facts(self) -> list[str]:

@@ -31,6 +31,8 @@ _BINARY = (
     "SquaredDifference", "Sub",
 )
 # fmt: on
+ROUNDS_EACH_NUMBER_ALONE = frozenset(_UNARY + _BINARY)
+"""Types of operations whose numbers do not depend on how many are worked on together."""
 
 
 @dataclass(frozen=True, slots=True)
