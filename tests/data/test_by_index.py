@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -24,7 +25,7 @@ from paceline.data.local_batches import divided, local_batches, work_of
 from paceline.data.record_files import RecordFiles
 from paceline.data.stages import Whole
 
-Batches = list[list[np.ndarray]]
+Epoch = list[list[np.ndarray]]
 _folders = itertools.count()
 
 
@@ -46,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("records")
 
 
-def read(dataset: Any, epochs: int, first: int = 0) -> list[Batches]:
+def read(dataset: Any, epochs: int, first: int = 0) -> list[Epoch]:
     """Some epochs, as the next ones of a process that has read `first` before."""
     reading = [[number, first] for number in range(readings._shared.num_sources)]
     readings.set_next_epochs(reading)
@@ -56,14 +57,14 @@ def read(dataset: Any, epochs: int, first: int = 0) -> list[Batches]:
     return [[[leaf.numpy() for leaf in tf.nest.flatten(batch)] for batch in dataset] for _ in range(epochs)]
 
 
-def assert_same(some: list[Batches], others: list[Batches]) -> None:
+def assert_same(some: list[Epoch], others: list[Epoch]) -> None:
     assert [len(epoch) for epoch in some] == [len(epoch) for epoch in others]
     for batch, other in zip(itertools.chain(*some), itertools.chain(*others), strict=True):
         for leaf, expected in zip(batch, other, strict=True):
             np.testing.assert_array_equal(leaf, expected, strict=True)
 
 
-def together(of_ranks: list[list[Batches]]) -> list[Batches]:
+def together(of_ranks: list[list[Epoch]]) -> list[Epoch]:
     """The batches of each epoch whose rows are those of the ranks."""
     return [
         [
@@ -278,17 +279,17 @@ _RECORD = 8 + 4 + 5 + 4
 
 
 @pytest.mark.parametrize(
-    ("change", "record", "told"),
+    ("change", "record", "num_left_out", "told"),
     [
-        (lambda data: data[: 2 * _RECORD + 5], 2, "ends behind the file"),
-        (lambda data: data[: 4 * _RECORD - 1], 3, "ends behind the file"),
-        (lambda data: data[:_RECORD] + b"\7" + data[_RECORD + 1 :], 1, "check sum"),
-        (lambda data: data[:_RECORD] + b"\xff" * 8 + data[_RECORD + 8 :], 1, "check sum"),
+        (lambda data: data[: 2 * _RECORD + 5], 2, 1, "ends behind the file"),
+        (lambda data: data[: 4 * _RECORD - 1], 3, 1, "ends behind the file"),
+        (lambda data: data[:_RECORD] + b"\7" + data[_RECORD + 1 :], 1, 3, "check sum"),
+        (lambda data: data[:_RECORD] + b"\xff" * 8 + data[_RECORD + 8 :], 1, 3, "check sum"),
     ],
     ids=["header", "data", "length", "endless"],
 )
 def test_a_damaged_record_is_named_or_skipped(
-    damaged: Any, change: Any, record: int, told: str, caplog: pytest.LogCaptureFixture
+    damaged: Any, change: Any, record: int, num_left_out: int, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = damaged(change)
     other = path.with_name("000.tfrecord")
@@ -297,7 +298,8 @@ def test_a_damaged_record_is_named_or_skipped(
     with caplog.at_level(logging.WARNING):
         data = paceline.data.records([other, path], None, 100, on_error="skip")
     left_out = path.stat().st_size - record * _RECORD
-    assert f"1 of 2 files are damaged; {left_out} bytes" in caplog.text
+    assert "1 of 2 files are damaged" in caplog.text
+    assert f"at least {num_left_out} records ({left_out} bytes)" in caplog.text
     [batch] = list(data)
     assert batch.numpy().tolist() == [b"%05d" % row for row in range(3 + record)]
 
@@ -356,6 +358,14 @@ class Wrong(Counted):
         return np.zeros(4 if row == 3 else 5)
 
 
+class Batches(keras.utils.PyDataset):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return np.zeros([2, 3])
+
+
 def test_rows_that_are_not_there_or_differ_are_refused() -> None:
     with pytest.raises(ValueError, match=r"len\(source\) is 8, but source\[7\] raises KeyError"):
         paceline.data.rows(Wrong(8), 2)
@@ -367,6 +377,10 @@ def test_rows_that_are_not_there_or_differ_are_refused() -> None:
         paceline.data.rows([np.int8(1), np.int64(1000)], 2)  # would be -24
     with pytest.raises(ValueError, match=r"source\[0\] raises KeyError"):
         paceline.data.rows({"x": 1}, 2)
+    with pytest.raises(ValueError, match="received a tuple of 2: if these are columns"):
+        paceline.data.rows((np.zeros(2), np.zeros(2)), 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"PyDataset \(Batches\) are batches, not rows"):
+        paceline.data.rows(Batches(), 2)
     with pytest.raises(ValueError, match="received generator"):
         paceline.data.rows((row for row in range(3)), 2)  # type: ignore[arg-type]
 

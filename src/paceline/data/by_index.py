@@ -127,6 +127,8 @@ def rows(
             f"received {type(source).__name__}; expected an object with len(source) and source[row], such as a list "
             "or an array [row-source]"
         )
+    if told := _not_rows(source):
+        raise ValueError(f"{told} [row-source]")
     num_rows = len(source)
     if not num_rows:
         raise ValueError("the source has no rows: len(source) is 0 [row-source]")
@@ -184,6 +186,25 @@ def _dataset(order: EpochOrder, batch_size: int, drop_remainder: bool, *, facts:
         facts=(how, *facts),
         **source,
     ).dataset()
+
+
+def _not_rows(source: Any) -> str:
+    """What to tell of a source whose items are something else than rows; empty: they are not known to be."""
+    kinds = {kind.__name__ for kind in type(source).__mro__}
+    if isinstance(source, tuple):
+        return (
+            f"received a tuple of {len(source)}: if these are columns, rows need an object whose items are rows, such "
+            "as list(zip(x, y)), or a class whose __getitem__(row) returns (x[row], y[row]); NumPy arrays can go to "
+            "model.fit(x, y) as they are. If they are rows, give list(source)"
+        )
+    if "PyDataset" in kinds:
+        return (
+            f"the items of a PyDataset ({type(source).__name__}) are batches, not rows: give it to model.fit as it is, "
+            "or rows an object whose __getitem__(row) returns one row"
+        )
+    if "BatchMapDataset" in kinds:
+        return "the items of this Grain data set are batches, not rows: leave out its .batch(…), as rows makes batches"
+    return ""
 
 
 def _arrays(row: Any) -> Any:

@@ -30,6 +30,7 @@ _OPEN_FILES = 256
 """More are opened for each reading."""
 _BYTES_AT_ONCE = 8 << 20
 """Records that follow each other in a file are read together up to so many."""
+_SEARCHED_BYTES = 1 << 20
 _CALL_BYTES, _CALL_ROWS = 1 << 20, 1024
 """What is read by one call from Python, at most: as much as the cache of a core holds."""
 
@@ -68,9 +69,11 @@ class RecordFiles:
         if damaged:
             left_out = sum(file.num_bytes - _end_of(file) for file in damaged)
             _LOGGER.warning(
-                "%d of %d files are damaged; %d bytes behind the first damaged record of each are left out: %s",
+                "%d of %d files are damaged. Of each, the first damaged record and all behind it are left out, at least %d "
+                "records (%d bytes): %s",
                 len(damaged),
                 len(self._files),
+                sum(map(_num_left_out, damaged)),
                 left_out,
                 "; ".join(file.damage for file in damaged),
             )
@@ -206,38 +209,63 @@ def _index_of(path: str) -> FileIndex:
 
 def _indexed(path: str) -> FileIndex:
     num_bytes, changed_at = _size_and_time(path)
+    with Path(path).open("rb", buffering=0) as file:
+        first_bytes = os.pread(file.fileno(), 2, 0)
+        starts, lengths, end, wrong = _records_from(file.fileno(), 0, num_bytes)
+    damage = ""
+    if wrong and not starts and (kind := _COMPRESSED.get(first_bytes)):
+        damage = (
+            f"{path} is compressed ({kind}), and its records cannot be found by their offsets. Write it without "
+            f'compression, or use tf.data.TFRecordDataset(files, "{kind}"), which every rank reads whole'
+        )
+    elif wrong:
+        hint = "" if starts else ". A file that begins so is usually no TFRecord file"
+        damage = f"{path}, record {len(starts)} (from 0) at offset {end}: {wrong}{hint}"
+    return FileIndex(path, num_bytes, changed_at, np.array(starts, np.int64) + _HEADER_BYTES, lengths, damage)
+
+
+def _records_from(descriptor: int, at: int, num_bytes: int) -> tuple[list[int], npt.NDArray[np.int64], int, str]:
+    """The records from a byte of a file on that are whole.
+
+    Returns:
+        The byte where each begins, their lengths, the byte behind them, and what is wrong with the record there; empty:
+        the file ends there.
+    """
     headers: list[bytes] = []
     starts: list[int] = []
-    at, damage = 0, ""
-    with Path(path).open("rb", buffering=0) as file:
-        descriptor = file.fileno()
-        while at < num_bytes:
-            header = os.pread(descriptor, _HEADER_BYTES, at)
-            headers.append(header)
-            starts.append(at)
-            if len(header) < _HEADER_BYTES:
-                break
-            at += _HEADER_BYTES + int.from_bytes(header[:8], "little") + _FOOTER_BYTES
+    while at < num_bytes:
+        headers.append(os.pread(descriptor, _HEADER_BYTES, at))
+        starts.append(at)
+        if len(headers[-1]) < _HEADER_BYTES:
+            break
+        at += _HEADER_BYTES + int.from_bytes(headers[-1][:8], "little") + _FOOTER_BYTES
     whole = [header for header in headers if len(header) == _HEADER_BYTES]
     fields = np.frombuffer(b"".join(whole), np.dtype([("length", "<u8"), ("sum", "<u4")]))
     wrong = np.flatnonzero(_masked_check_sums(fields["length"]) != fields["sum"])
-    number = int(wrong[0]) if len(wrong) else len(whole)
+    number, damage = len(whole), ""
     if len(wrong):
-        damage = "the check sum of its length is wrong"
+        number, damage = int(wrong[0]), "the check sum of its length is wrong"
     elif len(whole) < len(headers) or at > num_bytes:
         number -= len(whole) == len(headers)
         damage = f"it ends behind the file, which has {num_bytes} bytes"
-    if damage:
-        if kind := _COMPRESSED.get(headers[0][:2]) if number == 0 else None:
-            damage = (
-                f"{path} is compressed ({kind}), and its records cannot be found by their offsets. Write it without "
-                f'compression, or use tf.data.TFRecordDataset(files, "{kind}"), which every rank reads whole'
-            )
-        else:
-            hint = "" if number else ". A file that begins so is usually no TFRecord file"
-            damage = f"{path}, record {number} (from 0) at offset {starts[number]}: {damage}{hint}"
-    offsets = np.array(starts[:number], np.int64) + _HEADER_BYTES
-    return FileIndex(path, num_bytes, changed_at, offsets, fields["length"][:number].astype(np.int64), damage)
+    lengths = fields["length"][:number].astype(np.int64)
+    return starts[:number], lengths, starts[number] if damage else at, damage
+
+
+def _num_left_out(file: FileIndex) -> int:
+    """How many records are behind the whole ones: the damaged one, and those whose lengths are found again."""
+    with Path(file.path).open("rb", buffering=0) as opened:
+        for first in range(_end_of(file) + 1, file.num_bytes, _SEARCHED_BYTES):
+            data = np.frombuffer(os.pread(opened.fileno(), _SEARCHED_BYTES + _HEADER_BYTES - 1, first), np.uint8)
+            if len(data) < _HEADER_BYTES:
+                break
+            windows = np.lib.stride_tricks.sliding_window_view(data, _HEADER_BYTES)
+            lengths, sums = windows[:, :8].copy().view("<u8")[:, 0], windows[:, 8:].copy().view("<u4")[:, 0]
+            for at in np.flatnonzero(_masked_check_sums(lengths) == sums).tolist():
+                starts, *_ = _records_from(opened.fileno(), first + at, file.num_bytes)
+                if starts:
+                    return 1 + len(starts)
+    return 1
 
 
 @functools.cache
