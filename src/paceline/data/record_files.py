@@ -69,8 +69,8 @@ class RecordFiles:
         if damaged:
             left_out = sum(file.num_bytes - _end_of(file) for file in damaged)
             _LOGGER.warning(
-                "%d of %d files are damaged. Of each, the first damaged record and all behind it are left out, at least %d "
-                "records (%d bytes): %s",
+                "%d of %d files are damaged. Of each, the first damaged record and all behind it are left out, at "
+                "least %d records (%d bytes): %s",
                 len(damaged),
                 len(self._files),
                 sum(map(_num_left_out, damaged)),
