@@ -1,5 +1,6 @@
 """Training on data that is read by the numbers of its rows: one function a case, each run by every rank of a world."""
 
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -123,3 +124,33 @@ def sources_that_differ() -> Any:
             "seed": refused(paceline.data.rows(_Table(10), 5, shuffle=True, seed=7 if is_last else 6)),
             "rows": refused(paceline.data.rows(_Table(10, seed=7 if is_last else 6), 5)),
         }
+
+
+@case
+def batches_of_grain() -> dict[str, Any]:
+    import grain
+
+    x, y = table(52)
+    rows = grain.MapDataset.range(52).shuffle(seed=5).map(lambda row: (x[row], y[row]))
+    batches, validation = rows.batch(BATCH), rows.batch(7, drop_remainder=True)
+    if "paceline.fit.epochs" not in sys.modules:
+        # Batches of a known number: at the end of others, Keras counts a step of the optimizer that is not made.
+        columns = [np.stack(column) for column in zip(*(rows[row] for row in range(52)), strict=True)]
+        batches = tf.data.Dataset.from_tensor_slices(tuple(columns)).batch(BATCH)
+    return train(batches, validation_data=validation)[1]
+
+
+@case
+def rows_of_grain_that_are_asked_for() -> dict[str, Any]:
+    import grain
+
+    asked = []
+
+    def row_of(row: int) -> Any:
+        asked.append(row)
+        return np.ones(8) * row, row % 4
+
+    model, _ = train(grain.MapDataset.range(34).map(row_of).batch(BATCH), epochs=1)
+    del asked[:]
+    model.fit(grain.MapDataset.range(34).map(row_of).batch(BATCH), epochs=2, verbose=0)
+    return {"asked": len(asked)}

@@ -38,6 +38,16 @@ def test_workers_compute_what_one_computes(worlds: Worlds, case: str, size: int)
     assert_close(worlds.of(size).run(SCRIPT, case).same, alone)
 
 
+@pytest.mark.parametrize("size", [2])
+def test_batches_of_grain_are_cut_before_the_batch(worlds: Worlds, size: int) -> None:
+    pytest.importorskip("grain")
+    [alone] = worlds.not_launched.run(SCRIPT, "batches_of_grain").told
+    assert_close(worlds.of(size).run(SCRIPT, "batches_of_grain").same, alone)
+    asked = [told["asked"] for told in worlds.of(size).run(SCRIPT, "rows_of_grain_that_are_asked_for").told]
+    # In two epochs, and those that are looked at: the rows of the first batch twice, the first row and the last one.
+    assert sum(asked) == 2 * 34 + size * (2 * 17 + 2)
+
+
 def test_sources_that_differ_are_refused_with_both(worlds: Worlds) -> None:
     told = worlds.of(2).run(SCRIPT, "sources_that_differ").same
     assert told["same"] == "no error"

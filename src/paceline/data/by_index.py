@@ -87,6 +87,7 @@ def records(
         read_spec=(spec,),
         parse=parsed,
         element_spec=parsed_spec,
+        number=number_of_new_source(),
         name="records",
         facts=tuple(found.facts),
     )
@@ -122,6 +123,20 @@ def rows(
     Raises:
         ValueError: there are no rows, or the first or last one cannot be read or is unlike the other.
     """
+    return batches_of_rows(source, batch_size, shuffle=shuffle, seed=seed, drop_remainder=drop_remainder)
+
+
+def batches_of_rows(
+    source: Rows,
+    batch_size: int,
+    *,
+    drop_remainder: bool,
+    shuffle: Shuffle = False,
+    seed: int = 0,
+    number: int | None = None,
+    name: str = "rows",
+) -> Any:
+    """As `rows`, whose number and name are given, too (`IndexSource`); a number that is not given is a new one."""
     if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
         raise ValueError(
             f"received {type(source).__name__}; expected an object with len(source) and source[row], such as a list "
@@ -134,6 +149,12 @@ def rows(
         raise ValueError("the source has no rows: len(source) is 0 [row-source]")
     first, last = (_row_of(source, number, num_rows) for number in (0, num_rows - 1))
     examples = tf.nest.flatten(first)
+    for one in examples:
+        if one.dtype == object and (kinds := {type(part).__name__ for part in one.flat} - {"str", "bytes"}):
+            raise ValueError(
+                f"row 0 of the source has a list of {', '.join(sorted(kinds))}: a list is an array of numbers or text. "
+                "Let the row be a tuple or a dict of its components [row-source]"
+            )
     _check_alike(tf.nest.flatten(last), examples, num_rows - 1)
     one_thread = threading.Lock()  # sources that read files with `seek` are no good for two
 
@@ -161,7 +182,8 @@ def rows(
         read_spec=tuple(specs),
         parse=None,
         element_spec=tf.nest.pack_sequence_as(first, specs),
-        name="rows",
+        number=number_of_new_source() if number is None else number,
+        name=name,
         facts=(f"{type(source).__name__} of {num_rows} rows", *map(_digest, (first, last))),
     )
 
@@ -179,7 +201,6 @@ def _dataset(order: EpochOrder, batch_size: int, drop_remainder: bool, *, facts:
         )
     how = f"shuffle={order.shuffle!r}, seed={order.seed}, batch_size={batch_size}, drop_remainder={drop_remainder}"
     return IndexSource(
-        number=number_of_new_source(),
         order=order,
         batch_size=batch_size,
         drop_remainder=drop_remainder,

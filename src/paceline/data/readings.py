@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+NOT_SHUFFLED = -1
+"""The number of all sources that `fit` makes itself: which epoch is read does not matter to them."""
+
 
 class _Shared:
     """What ranks count alike."""

@@ -11,6 +11,7 @@ from paceline.data.auto_shard import is_sharded_by_hand
 from paceline.data.batch_rows import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.freed_iterators import freed_in_threads
+from paceline.data.grain_batches import by_index
 from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import reading_of
 from paceline.data.local_batches import AnyDivision, divided, is_local, local_batches, mark_as_local, work_of
@@ -42,6 +43,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
         """Steps through one epoch of this rank's batches."""
 
         def __init__(self, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+            args, kwargs = _with_data(by_index, *args, **kwargs)
             self._given = _data_of(*args, **kwargs)
             self._before_look = untouched(self._given)
             self.stream: Any = GivenStream(self._given) if isinstance(self._given, GeneratorType) else NoStream()
@@ -127,6 +129,11 @@ class _SameData:
         for index in indices:
             assert self._log is not None
             compare(self._log, index, strategy.fit_group)
+
+
+def _with_data(change: Callable[[Any], Any], x: Any = None, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+    """The arguments of Keras's constructor, with other data."""
+    return (change(x), *args), kwargs
 
 
 def _data_of(x: Any = None, *_: Any, **__: Any) -> Any:
