@@ -26,6 +26,7 @@ from paceline.cluster import environment
 from paceline.cluster.communication import Communication, communication
 from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.launched import launched_identity
+from paceline.cluster.spec import DATA
 from paceline.comm.world import World, current_world
 from paceline.data.interleaves import note_cores_before_binding
 from paceline.data.seeds import agree_seeds, draw_at_first_import_of_keras
@@ -94,7 +95,11 @@ def _serves(variables: Mapping[str, str]) -> bool:
 def serve_launched(world: World) -> NoReturn:
     """Serves with TensorFlow's runtime in place of running the script, until the launcher ends this process."""
     try:
-        from paceline.strategy.serving import serve  # no rank needs it
+        if world.identity.task.type == DATA:
+            from paceline.data.data_worker import serve_data  # no rank needs it
+
+            serve_data(world, os.environ)
+        from paceline.strategy.serving import serve  # nor this
 
         assert world.place is not None
         serve(*world.place)

@@ -81,7 +81,7 @@ def made_job(
 
         several = other_hosts(options, variables)
     num_workers = _num_workers(options, several, variables)
-    if options.ps and several is not None and (several.hosts or several.nodes):
+    if (options.ps or options.data_workers) and several is not None and (several.hosts or several.nodes):
         refuse_open_servers(options)
         say(f"{OPEN_SERVERS}.")
     if options.snapshot_dir is not None and "://" not in options.snapshot_dir:

@@ -39,6 +39,7 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
       paceline run --workers 2 train.py --epochs 3
       paceline run --workers auto -m mypackage.train
       paceline run -n 4 --log-dir logs train.py
+      paceline run -n 1 --data-workers 2 train.py
       paceline run --hosts a:2,b:2 train.py
       paceline run --nnodes 2 --node-rank 0 --rendezvous a:29400 --workers 2 train.py
       srun paceline run --workers 2 train.py

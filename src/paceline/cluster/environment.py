@@ -35,6 +35,12 @@ also those that the script starts."""
 JOB_DIRECTORY = "PACELINE_JOB_DIRECTORY"
 """Told to a worker: folder in which the ranks of a host exchange files; removed at the end of the job."""
 
+DATA_SERVICE = "PACELINE_DATA_SERVICE"
+"""Told to a worker: where the chief listens for data workers (``--data-workers``), as ``host:port``."""
+
+DATA_ADDRESS = "PACELINE_DATA_ADDRESS"
+"""Told to a worker: to a data worker, where it listens itself."""
+
 SEED = "PACELINE_SEED"
 """Told to a worker: the job's seed (``--seed``)."""
 

@@ -23,6 +23,7 @@ MAX_SEED = 2**32 - 1
 _FROM_1 = Range("a number from 1 on", "2", lowest=1)
 _PORT = Range("a port from 1 to 65535", "2222", lowest=1, highest=65535)
 _SECONDS = Range("seconds above 0", "600", above=0)
+_number = partial(option, None, metavar="N", check=_FROM_1)
 _OTHER_PLACES = ("nnodes", "node_rank", "rendezvous", "master_addr", "master_port", "standalone")
 
 
@@ -43,14 +44,14 @@ class JobOptions(OptionTable):
         check=Grammar("0*[1-9][0-9]*|auto|gpu|cpu", "a number from 1 on, auto, gpu or cpu", "2"),
         excludes=("num_processes",),
     )
-    ps: int | None = option(
-        None,
+    ps: int | None = _number(
         "How many parameter servers, on all hosts together, for a script with a ParameterServerStrategy. Starts a "
-        "chief, which runs the script, the workers, which compute its steps, and these servers, which hold the "
-        "variables. Default: none.",
-        metavar="N",
-        check=_FROM_1,
+        "chief, which runs the script, workers, which compute its steps, and these servers. Default: none.",
         use=Use.HOSTS,
+    )
+    data_workers: int | None = _number(
+        "How many processes make the batches of paceline.data.service(dataset). 1: as without it. Default: none.",
+        use=Use.WORKERS,
     )
     module: bool = option(False, "Take SCRIPT as the name of a module, as python -m does.", spellings=("-m",))
     config: Path | None = option(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.cluster import environment
-from paceline.cluster.spec import CHIEF, PARAMETER_SERVER, WORKER, Task, numbers_with_slots
+from paceline.cluster.spec import CHIEF, DATA, PARAMETER_SERVER, WORKER, Task, numbers_with_slots
 from paceline.errors import ConfigurationError
 
 STACKS_SIGNAL = signal.SIGQUIT
@@ -47,8 +47,8 @@ class WorkerIdentity:
 
     @property
     def serves(self) -> bool:
-        """Whether the process does not run the script: TensorFlow's runtime in it serves the chief."""
-        return not self.in_world and self.task.type in (WORKER, PARAMETER_SERVER)
+        """Whether the process does not run the script: TensorFlow's runtime in it serves those that do."""
+        return not self.in_world and self.task.type in (WORKER, PARAMETER_SERVER, DATA)
 
     def to_environment(self) -> dict[str, str]:
         """The variables from which `launched_identity` reads the same identity."""

@@ -91,6 +91,6 @@ def refuse_open_servers(options: JobOptions) -> None:
     """
     if options.require_secret:
         raise ConfigurationError(
-            f"--require-secret (PACELINE_REQUIRE_SECRET): received a job with parameter servers on several hosts, but "
-            f"{OPEN_SERVERS}, and leave --require-secret out. [secret]"
+            "--require-secret (PACELINE_REQUIRE_SECRET): received a job with parameter servers or data workers on "
+            f"several hosts, but {OPEN_SERVERS}, and leave --require-secret out. [secret]"
         )

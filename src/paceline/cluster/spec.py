@@ -10,6 +10,8 @@ CHIEF = "chief"
 WORKER = "worker"
 PARAMETER_SERVER = "ps"
 EVALUATOR = "evaluator"
+DATA = "data"
+"""Not one of TensorFlow's."""
 
 LOCAL_HOST = "127.0.0.1"
 """Not ``localhost``, which may also mean ``::1``: then one side listens where the other does not call."""
@@ -56,6 +58,12 @@ ROLES: Mapping[str, Role] = {
 SERVING_WORKER = Role(WORKER, Policy.REPLACEABLE, in_world=False)
 """A worker beside parameter servers: it computes the steps that the chief deals, and may die alone."""
 
+COORDINATED_DATA_WORKER = Role(DATA, Policy.FATAL, in_world=False)
+"""The only data worker: all ranks wait for its batches, and another one would begin anew."""
+
+DATA_WORKER = Role(DATA, Policy.REPLACEABLE, in_world=False)
+"""One of several: the others go on with what it has not begun."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -97,7 +105,7 @@ class ClusterSpec:
     addresses: Mapping[str, tuple[Address, ...]]
 
     def __post_init__(self) -> None:
-        if unknown := set(self.addresses) - set(ROLES):
+        if unknown := set(self.addresses) - {*ROLES, DATA}:
             raise ValueError(f"received the roles {sorted(unknown)}; expected some of {', '.join(ROLES)}")
         if len(self.addresses.get(CHIEF, ())) > 1:
             raise ValueError(f"received {len(self.addresses[CHIEF])} chiefs; expected one at most")
@@ -139,11 +147,11 @@ class ClusterSpec:
         return self.address_of(self.training_tasks[rank])
 
     def as_dict(self) -> dict[str, list[str]]:
-        """The ``cluster`` part of TF_CONFIG, as `tf.train.ClusterSpec` takes it; TensorFlow has evaluators in none."""
+        """The ``cluster`` part of TF_CONFIG, as `tf.train.ClusterSpec` takes it: with those roles that it knows."""
         return {
             type_: [str(address) for address in addresses]
             for type_, addresses in self.addresses.items()
-            if type_ != EVALUATOR
+            if type_ not in (EVALUATOR, DATA)
         }
 
     def to_tf_config(self, task: Task) -> str:

@@ -1,4 +1,4 @@
-"""FEED: who reads which rows. For scripts: `element_wise`, `profile`, `records`, `rows`, `shard`.
+"""FEED: who reads which rows. For scripts: `element_wise`, `profile`, `records`, `rows`, `service`, `shard`.
 
 Importing this package imports no TensorFlow: the launcher's processes do so before the script begins.
 """
@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from paceline.data.auto_shard import shard as shard
     from paceline.data.by_index import records as records
     from paceline.data.by_index import rows as rows
+    from paceline.data.data_service import service as service
     from paceline.data.profiling import profile as profile
 
 _HOMES = {
     "profile": "paceline.data.profiling",
     "records": "paceline.data.by_index",
     "rows": "paceline.data.by_index",
+    "service": "paceline.data.data_service",
     "shard": "paceline.data.auto_shard",
 }
 
-__all__ = ["element_wise", "profile", "records", "rows", "shard"]
+__all__ = ["element_wise", "profile", "records", "rows", "service", "shard"]
 
 
 def __getattr__(name: str) -> Any:

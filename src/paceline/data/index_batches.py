@@ -5,9 +5,8 @@ from typing import Any
 
 from paceline.data import compat
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.index_source import IndexSource, source_of, with_reading
+from paceline.data.index_source import Source, source_of, with_reading
 from paceline.data.own_rows import called, packing
-from paceline.data.readings import EpochReading
 from paceline.data.row_wise import is_row_wise
 from paceline.data.stages import MAPS, Whole, in_order_of, is_order, name_of_map
 
@@ -16,7 +15,7 @@ from paceline.data.stages import MAPS, Whole, in_order_of, is_order, name_of_map
 class IndexDivision:
     """How the work of a dataset of a source by index is divided."""
 
-    source: IndexSource
+    source: Source
     stage: Any
     """The script's dataset of its batches."""
     order: tuple[Any, ...]
@@ -90,11 +89,11 @@ def own_rows_by_index(division: IndexDivision, rank: int, size: int, log: Finger
 
     if [compat.kind_of(one) for one in order] in ([], ["Repeat"]):
         repeats = int(compat.count_of(order[0])) if order else 1
-        reading = EpochReading(source.number, source.num_batches, repeats)
+        reading = source.reading(repeats)
         own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind)
         return with_reading(own, reading)
     # What has been read says where an iterator stands.
-    own = source.batches(EpochReading(source.number, source.num_batches), rank, size, log=log, behind=behind)
+    own = source.batches(source.reading(), rank, size, log=log, behind=behind)
     for one in order:
         own = in_order_of(one, own)
     return own

@@ -9,7 +9,7 @@ reading 50 small rows, so small rows are read for several batches at once, and p
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -19,9 +19,51 @@ from paceline.data.compat import with_sources
 from paceline.data.epoch_order import EpochOrder
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.python_faults import keeps_fault
-from paceline.data.readings import EpochReading
+from paceline.data.readings import EpochReading, MadeIterators
 
 _SOURCE, _READING = "_paceline_index_source", "_paceline_reading"
+
+
+AnyReading = EpochReading | MadeIterators
+
+
+class Source(Protocol):
+    """What gives each rank its rows of each global batch, and knows its position as an epoch and a batch."""
+
+    @property
+    def number(self) -> int:
+        """Of this source, in the order in which the script makes them."""
+
+    @property
+    def name(self) -> str:
+        """For a line of the log."""
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What must be the same on all ranks."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows of a full batch; None: it is not known."""
+
+    @property
+    def num_batches(self) -> int:
+        """Of an epoch; more than anybody reads where it is not known."""
+
+    def reading(self, repeats: int = 1) -> Any:
+        """What counts the iterators over a dataset that reads so many epochs; negative: without end."""
+
+    def batches(
+        self,
+        reading: Any,
+        rank: int,
+        size: int,
+        *,
+        repeats: int = 1,
+        log: FingerprintLog | None = None,
+        behind: Callable[[list[Any]], Any] | None = None,
+    ) -> Any:
+        """See `IndexSource.batches`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +99,14 @@ class IndexSource:
         rows, size = self.order.num_rows, self.batch_size
         return rows // size if self.drop_remainder else -(-rows // size)
 
+    def reading(self, repeats: int = 1) -> EpochReading:
+        """See `Source`."""
+        return EpochReading(self.number, self.num_batches, repeats)
+
     def dataset(self) -> Any:
         """The global batches, as the script gets them."""
-        reading = EpochReading(self.number, self.num_batches)
-        counted = self.batches(reading, 0, 1).apply(tf.data.experimental.assert_cardinality(self.num_batches))
-        setattr(counted, _SOURCE, self)
-        return counted
+        counted = self.batches(self.reading(), 0, 1).apply(tf.data.experimental.assert_cardinality(self.num_batches))
+        return mark_as_source(counted, self)
 
     def batches(
         self,
@@ -193,17 +237,23 @@ def _in_batches(rows: Any, counts: Any) -> Any:
     return rows[np.minimum(firsts[:, np.newaxis] + np.arange(width), len(rows) - 1)]
 
 
-def source_of(dataset: Any) -> IndexSource | None:
+def mark_as_source(dataset: Any, source: Source) -> Any:
+    """`dataset`, remembered to be the batches of `source`."""
+    setattr(dataset, _SOURCE, source)
+    return dataset
+
+
+def source_of(dataset: Any) -> Source | None:
     """That whose batches this stage is; None: it is another one."""
     return getattr(dataset, _SOURCE, None)
 
 
-def with_reading(dataset: Any, reading: EpochReading) -> Any:
+def with_reading(dataset: Any, reading: AnyReading) -> Any:
     """`dataset`, remembered to be read as `reading` says."""
     setattr(dataset, _READING, reading)
     return dataset
 
 
-def reading_of(dataset: Any) -> EpochReading | None:
+def reading_of(dataset: Any) -> AnyReading | None:
     """That of the dataset of local batches that `dataset` is, or is made of; None: it is not of a source by index."""
     return next((getattr(one, _READING) for one in with_sources(dataset) if hasattr(one, _READING)), None)

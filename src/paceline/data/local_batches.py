@@ -168,7 +168,7 @@ def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | N
 
         def own(leaf: Any) -> Any:
             if not tf.is_tensor(leaf) or isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) or _knows_rows(leaf):
-                return _part(leaf, lambda rows: local_slice(rows, rank, size))
+                return own_part(leaf, lambda rows: local_slice(rows, rank, size))
             if not bounds:  # vectors of one number; all components have equally many rows
                 rows = tf.raw_ops.StridedSlice(input=tf.shape(leaf), begin=[0], end=[1], strides=[1])
                 bounds.extend(local_slice(rows, rank, size))
@@ -208,7 +208,7 @@ def _with_all_rows(dataset: Any, rank: int, size: int) -> Any:
                 begin, end = _begin(full, rank, number, size), _begin(full, rank, number + 1, size)
                 return begin, tf.minimum(end, rows)
 
-            return tf.nest.map_structure(lambda leaf: _part(leaf, slice_of), element)
+            return tf.nest.map_structure(lambda leaf: own_part(leaf, slice_of), element)
 
         numbers = tf.data.Dataset.range(size)
         return numbers.filter(lambda number: (rows == full) | (_begin(full, rank, number, size) < rows)).map(part_of)
@@ -236,7 +236,7 @@ def _begin(rows: Any, rank: int, number: Any, size: int) -> Any:
     return next_ - first + rows * ((rank + number) // size)
 
 
-def _part(leaf: Any, slice_of: Callable[[Any], tuple[Any, Any]]) -> Any:
+def own_part(leaf: Any, slice_of: Callable[[Any], tuple[Any, Any]]) -> Any:
     """The rows of one component that `slice_of` their number says; a scalar, or None, belongs to every rank."""
     if isinstance(leaf, tf.SparseTensor):
         begin, end = slice_of(leaf.dense_shape[0])

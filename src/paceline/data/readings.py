@@ -4,6 +4,7 @@
     `.repeat()`, read twice, then another 0 1   2                and what has been read of it from the batch
 
 How far TensorFlow reads ahead does not count: an epoch of a repeated dataset has begun when a step has asked for it.
+Where a data worker shuffles, the number is that of an iterator, read or not (`MadeIterators`).
 """
 
 import threading
@@ -44,6 +45,70 @@ def number_of_new_source() -> int:
     with _lock:
         _shared.num_sources += 1
         return _shared.num_sources - 1
+
+
+class MadeIterators:
+    """Which of the iterators over one dataset, of those that were made, is read: a shuffle draws seeds for each.
+
+    Keras makes one at the end of each epoch of known length, too, and reads nothing of it.
+
+    Args:
+        source: The number of the source.
+        repeats: Epochs that an iterator reads; negative: without end.
+    """
+
+    def __init__(self, source: int, repeats: int = 1) -> None:
+        self._source = source
+        self._repeats = max(repeats, 1)
+        self._made: int | None = None
+        """The number of the newest iterator; None: nobody has told of it."""
+        self._first_batch = 0
+        self._num_asked: int | None = None
+        """Batches of it that steps have asked for; None: it has not been read, or nobody counts."""
+        self._num_asked_before: int | None = None
+
+    @property
+    def num_asked(self) -> int | None:
+        """Batches of the last iterator that was read for which steps have asked; None: nobody counts."""
+        return self._num_asked_before if self._num_asked is None else self._num_asked
+
+    @property
+    def num_asked_before(self) -> int | None:
+        """The same, while the newest iterator begins."""
+        return self._num_asked_before
+
+    def new_iterator(self) -> None:
+        """One is about to be made."""
+        with _lock:
+            self._made = self._next()
+        if self._num_asked is not None:
+            self._num_asked, self._num_asked_before = None, self._num_asked
+
+    def begin_at(self, batch: int) -> None:
+        """The newest iterator goes on behind so many batches."""
+        self._first_batch = batch
+
+    def ask_for(self, num_batches: int) -> None:
+        """Steps have asked for so many batches of the newest iterator."""
+        self._num_asked = num_batches
+
+    def begin(self) -> tuple[int, int]:
+        """Called when an iterator is first read: its number, and the batch that it begins with."""
+        with _lock:
+            made = self._next() if self._made is None else self._made
+            self._made = None
+        batch, self._first_batch = self._first_batch, 0
+        return made, batch
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether steps are counted as they ask for batches."""
+        return self._num_asked is not None
+
+    def _next(self) -> int:
+        made = _shared.next_epochs.get(self._source, 0)
+        _shared.next_epochs[self._source] = made + self._repeats
+        return made
 
 
 class EpochReading:

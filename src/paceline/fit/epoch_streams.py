@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.data.readings import EpochReading
+from paceline.data.index_source import AnyReading
 from paceline.data.streams import Reading, stream_of
 from paceline.fit.compat import first_batches
 from paceline.fit.item_makers import ItemMakers
@@ -16,7 +16,7 @@ class NoStream:
     first_batches: Sequence[Any] = ()
     was_used_up = False
 
-    def or_that_of(self, reading: EpochReading | None, makers: ItemMakers | None) -> "NoStream":
+    def or_that_of(self, reading: AnyReading | None, makers: ItemMakers | None) -> "NoStream":
         """The stream of a source by index, or of a `PyDataset` whose items go through rings, if the data are one."""
         if reading is not None:
             return IndexStream(reading)
@@ -35,7 +35,7 @@ class NoStream:
 class IndexStream(NoStream):
     """Stands in for the stream of a source by index, which counts epochs."""
 
-    def __init__(self, reading: EpochReading) -> None:
+    def __init__(self, reading: AnyReading) -> None:
         self._reading = reading
 
     def begin(self) -> None:

@@ -255,7 +255,7 @@ class Head:
             job_id=self._job_id,
             generation=generation,
             seed=self._seed,
-            environment=self._job.options.to_variables(Use.WORKERS, Use.RANKS),
+            variables=self._job.options.to_variables(Use.WORKERS, Use.RANKS),
             cast=self._cast(members),
         )
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paceline.cluster.job_options import JobOptions
-from paceline.cluster.spec import CHIEF, PARAMETER_SERVER, ROLES, SERVING_WORKER, Role, Task, cast_of
+from paceline.cluster.spec import (
+    CHIEF,
+    COORDINATED_DATA_WORKER,
+    DATA_WORKER,
+    PARAMETER_SERVER,
+    ROLES,
+    SERVING_WORKER,
+    Role,
+    Task,
+    cast_of,
+)
 
 if TYPE_CHECKING:
     from paceline.cluster.hosts import HostSlots
@@ -95,16 +105,17 @@ class JobDescription:
         Args:
             num_workers: Of the whole job.
         """
-        num_servers = self.options.ps or 0
+        num_servers, num_data_workers = self.options.ps or 0, self.options.data_workers or 0
+        data_workers = [COORDINATED_DATA_WORKER if num_data_workers == 1 else DATA_WORKER] * num_data_workers
         if not num_servers:
-            return cast_of(self.roles, num_workers)
+            return cast_of([*data_workers, *self.roles], num_workers)
         servers = [SERVING_WORKER] * num_workers + [ROLES[PARAMETER_SERVER]] * num_servers
-        return cast_of([ROLES[CHIEF], *servers, *self.roles], 1)
+        return cast_of([ROLES[CHIEF], *servers, *data_workers, *self.roles], 1)
 
     @property
-    def most_processes(self) -> int:
-        """How many processes of the job may run on this host at most."""
-        return len(self.cast(self.num_workers))
+    def most_ports(self) -> int:
+        """How many ports the job may need on this host: one for each process, and one for data workers to meet at."""
+        return len(self.cast(self.num_workers)) + bool(self.options.data_workers)
 
     @property
     def start_timeout_seconds(self) -> float:

@@ -85,9 +85,10 @@ class TrainingRun:
         """Everything that is wrong besides the options, wherever the job shall run."""
         if not self.script or self.script.startswith("-"):
             yield Fault("SCRIPT", shown(self.script), "a path or a module's name", "put ./ before a name with '-'")
-        if self.options.ps and self.options.require_secret and self.nnodes > 1:
-            expected = "no --ps: TensorFlow's servers ask for no secret (docs/security.md)"
-            yield Fault("--require-secret", f"--ps {self.options.ps}", expected, "leave one of them out")
+        for flag, number in (("--ps", self.options.ps), ("--data-workers", self.options.data_workers)):
+            if number and self.options.require_secret and self.nnodes > 1:
+                expected = f"no {flag}: TensorFlow's servers ask for no secret (docs/security.md)"
+                yield Fault("--require-secret", f"{flag} {number}", expected, "leave one of them out")
         yield from self._variable_faults()
         folders = (str(self.options.log_dir or ""), self.options.snapshot_dir or "")
         for word in (self.script, *self.arguments, *folders, *self.given_variables().values()):

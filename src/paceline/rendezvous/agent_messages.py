@@ -61,6 +61,8 @@ class HostFacts(Record, frozen=True):
     """Those for its workers, as CUDA_VISIBLE_DEVICES names them."""
     num_ps: int = 0
     """How many parameter servers the job has, as this host was told."""
+    num_data_workers: int = 0
+    """The same of data workers."""
     cluster_digest: str = ""
     """By hand, of the cluster that TF_CONFIG describes."""
 

@@ -23,7 +23,7 @@ def orders_of(*stations: Station, roles: Sequence[Role] = (), num_ps: int | None
         command=("python",), num_workers=1, environment={}, roles=tuple(roles), options=JobOptions(ps=num_ps)
     )
     cast = job.cast(sum(station.num_workers for station in stations))
-    return generation_orders(stations, job_id="ab", generation=3, seed=7, environment={"A": "b"}, cast=cast)
+    return generation_orders(stations, job_id="ab", generation=3, seed=7, variables={"A": "b"}, cast=cast)
 
 
 def test_two_hosts():

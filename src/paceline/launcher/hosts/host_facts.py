@@ -34,11 +34,12 @@ def facts_of_this_host(job: JobDescription) -> HostFacts:
         versions={},
         script="",
         arguments=program.arguments if program is not None else (),
-        ports=free_ports(job.most_processes),
+        ports=free_ports(job.most_ports),
         interfaces=(),
         probe_port=0,
         gpus=visible_gpus(job.environment),
         num_ps=job.options.ps or 0,
+        num_data_workers=job.options.data_workers or 0,
     )
 
 

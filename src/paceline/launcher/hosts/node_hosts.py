@@ -141,12 +141,16 @@ class NodeHosts(ArrivingHosts):
                 "each host its own number. [nodes]",
                 EXIT_UNAVAILABLE,
             )
-        if facts.num_ps != own.num_ps:
-            return Refused(
-                f"--ps: received {facts.num_ps} on host {facts.hostname}, but {own.num_ps} on node 0 (host "
-                f"{own.hostname}). Give each host the same --ps: how many there are on all hosts together. "
-                "[nodes]"
-            )
+        of_all = {
+            "--ps": (facts.num_ps, own.num_ps),
+            "--data-workers": (facts.num_data_workers, own.num_data_workers),
+        }
+        for flag, (its, ours) in of_all.items():
+            if its != ours:
+                return Refused(
+                    f"{flag}: received {its} on host {facts.hostname}, but {ours} on node 0 (host {own.hostname}). "
+                    f"Give each host the same {flag}: how many there are on all hosts together. [nodes]"
+                )
         before = self._num_workers.get(rank, facts.num_workers)
         if facts.num_workers != before:
             return Refused(

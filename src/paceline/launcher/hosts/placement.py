@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from paceline.cluster import environment
 from paceline.cluster.control_groups import core_quota
 from paceline.cluster.launched import WorkerIdentity, slot_holders
-from paceline.cluster.spec import Address, Role, Task, numbers_with_slots
+from paceline.cluster.spec import DATA, Address, Role, Task, numbers_with_slots
 from paceline.launcher.generations import report
 from paceline.launcher.generations.names import names_of
 from paceline.launcher.hosts.gathering import Member
@@ -39,7 +39,7 @@ def generation_orders(
     job_id: str,
     generation: int,
     seed: int,
-    environment: Mapping[str, str],
+    variables: Mapping[str, str],
     cast: Sequence[tuple[Task, Role]],
 ) -> tuple[Begin, ...]:
     """The order for each of `stations`, in their order.
@@ -51,7 +51,7 @@ def generation_orders(
         job_id: The job's name.
         generation: Its number.
         seed: Of all ranks.
-        environment: Variables for every process.
+        variables: Those that every process is told.
         cast: Task and role of each process, ranks first; see `JobDescription.cast`.
     """
     world_size = sum(role.in_world for _, role in cast)
@@ -81,8 +81,11 @@ def generation_orders(
             )
         )
         placed[machine] += has_slot
+    told = dict(variables)
+    if DATA in cluster:  # behind those of the processes of the chief's host
+        told[environment.DATA_SERVICE] = str(_address(stations[0], used[0]))
     return tuple(
-        Begin(tuple(own), cluster, station.interface.name, dict(environment))
+        Begin(tuple(own), cluster, station.interface.name, told)
         for station, own in zip(stations, identities, strict=True)
     )
 

@@ -10,7 +10,7 @@ from paceline.cluster.job_directory import job_directory
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import WorkerIdentity, slot_holders
 from paceline.cluster.options import Use, rows
-from paceline.cluster.spec import EVALUATOR, ClusterSpec
+from paceline.cluster.spec import DATA, EVALUATOR, ClusterSpec
 from paceline.launcher.workers.host_resources import CoreShare
 
 THREAD_COUNTS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
@@ -127,6 +127,8 @@ def worker_environment(
         for name in _OF_RANKS:
             if name != kept:
                 variables.pop(name, None)
+    if plan.identity.task.type == DATA:
+        variables[environment.DATA_ADDRESS] = str(cluster.address_of(plan.identity.task))
     if plan.identity.serves:
         # No word of each connection, nor of each message that is lost with a process: the launcher names the process.
         variables.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
