@@ -69,11 +69,15 @@ def operations_of_functions(dataset: Any) -> Iterator[set[str]]:
         yield {node.op for nodes in (definition.node, *inner) for node in nodes}
 
 
+def captured_by(dataset: Any) -> list[Any]:
+    """The tensors that functions which `dataset` calls have captured, as variables, tables and other datasets are."""
+    wrappers = dataset._functions() if isinstance(dataset, tf.data.Dataset) else ()
+    return [tensor for wrapper in wrappers for tensor in wrapper.function.captured_inputs]
+
+
 def resources_of_functions(dataset: Any) -> set[int]:
     """The identities of the variables, tables and so on that functions which `dataset` calls have captured."""
-    wrappers = dataset._functions() if isinstance(dataset, tf.data.Dataset) else ()
-    captured = [tensor for wrapper in wrappers for tensor in wrapper.function.captured_inputs]
-    return {id(tensor) for tensor in captured if tensor.dtype == tf.resource}
+    return {id(tensor) for tensor in captured_by(dataset) if tensor.dtype == tf.resource}
 
 
 def kind_of(dataset: Any) -> str:
@@ -172,15 +176,25 @@ def shuffle_buffer_of(dataset: Any) -> int | None:
 _SEEDS = "_paceline_seeds"
 
 
+class Seeds:
+    """A generator of seeds, from which one shuffle draws, or several do.
+
+    Args:
+        like: A shuffle: it draws, from its first number on, what that of the shuffle draws.
+    """
+
+    def __init__(self, like: Any) -> None:
+        self.handle, _ = tf.raw_ops.AnonymousSeedGenerator(
+            seed=like._seed, seed2=like._seed2, reshuffle=like._reshuffle_each_iteration
+        )
+
+
 def share_seeds_of(shuffle: Any) -> None:
     """Lets other shuffles draw their seeds from the generator of a new one; else that is hidden in the operation.
 
     Orders stay those of TensorFlow's own, whichever of the shuffles draws next.
     """
-    seeds, _ = tf.raw_ops.AnonymousSeedGenerator(
-        seed=shuffle._seed, seed2=shuffle._seed2, reshuffle=shuffle._reshuffle_each_iteration
-    )
-    setattr(shuffle, _SEEDS, seeds)
+    setattr(shuffle, _SEEDS, Seeds(shuffle))
     shuffle._variant_tensor_attr = _variant_of_shuffle(shuffle)
 
 
@@ -189,11 +203,30 @@ def has_shared_seeds(shuffle: Any) -> bool:
     return hasattr(shuffle, _SEEDS)
 
 
-def shuffled_alike(rows: Any, shuffle: Any) -> Any:
-    """A dataset of as many other rows in the order of `shuffle`, which draws the next seeds for both."""
+def seeds_of(shuffle: Any) -> Seeds:
+    """The generator from which a shuffle of `has_shared_seeds` draws."""
+    seeds: Seeds = getattr(shuffle, _SEEDS)
+    return seeds
+
+
+def is_reshuffled(shuffle: Any) -> bool:
+    """Whether each iterator has another order."""
+    return bool(shuffle._reshuffle_each_iteration)
+
+
+def is_seeded(shuffle: Any) -> bool:
+    """Whether another generator with the same seeds draws the same numbers: two zeros stand for chance."""
+    return any(int(seed) for seed in (shuffle._seed, shuffle._seed2))
+
+
+def shuffled_alike(rows: Any, shuffle: Any, *, seeds: Seeds | None = None, buffer_size: int | None = None) -> Any:
+    """A dataset of as many other rows in the order of `shuffle`; both draw their seeds in turn, or from `seeds`."""
     again = object.__new__(ShuffleDataset)
-    for name in ("_buffer_size", "_seed", "_seed2", "_reshuffle_each_iteration", "_name", _SEEDS):
+    for name in ("_buffer_size", "_seed", "_seed2", "_reshuffle_each_iteration", "_name"):
         setattr(again, name, getattr(shuffle, name))
+    setattr(again, _SEEDS, seeds or seeds_of(shuffle))
+    if buffer_size is not None:
+        again._buffer_size = tf.constant(buffer_size, tf.int64)
     again._input_dataset = rows
     super(ShuffleDataset, again).__init__(rows, _variant_of_shuffle(again))
     return again
@@ -205,7 +238,7 @@ def _variant_of_shuffle(shuffle: Any) -> Any:
         buffer_size=shuffle._buffer_size,
         seed=shuffle._seed,
         seed2=shuffle._seed2,
-        seed_generator=getattr(shuffle, _SEEDS),
+        seed_generator=seeds_of(shuffle).handle,
         reshuffle_each_iteration=shuffle._reshuffle_each_iteration,
         **shuffle._common_args,
     )

@@ -32,10 +32,14 @@ class _FreedInThreads:
         self._dataset = dataset
 
     def __iter__(self) -> Any:
-        iterator = iter(self._dataset)
-        # Its attributes, not the resource: this is called before the iterator lets go of what it has.
-        weakref.finalize(iterator, _clear_in_thread, vars(iterator)).atexit = False
-        return iterator
+        return freed_in_thread(iter(self._dataset))
+
+
+def freed_in_thread(iterator: Any) -> Any:
+    """An iterator over a TensorFlow dataset, which will be freed in a thread."""
+    # Its attributes, not the resource: this is called before the iterator lets go of what it has.
+    weakref.finalize(iterator, _clear_in_thread, vars(iterator)).atexit = False
+    return iterator
 
 
 def _clear_in_thread(attributes: dict[str, Any]) -> None:

@@ -13,24 +13,22 @@ of its part of the global batch. So it is with FILE and HINT, after TensorFlow h
     policy OFF               rank 0: [0 2 4 6] ─► [0 2] [4 6]     rank 1: [1 3 5 7] ─► [1 3] [5 7]
 """
 
-import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from paceline.cluster.control_groups import memory_bytes
-from paceline.comm.world import current_world
+from paceline.data import compat
 from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
 from paceline.data.auto_shard import is_sharded_by_hand, sharded
 from paceline.data.batch_rows import checked_rows, local_slice
-from paceline.data.compat import with_sources
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.index_batches import IndexDivision, index_division_of, own_rows_by_index
 from paceline.data.item_rings import RingDivision
 from paceline.data.own_rows import own_rows
 from paceline.data.stages import Division, Whole, division_of
+from paceline.data.worker_memory import memory_share
 
 AnyDivision = Division | ArrayDivision | IndexDivision | RingDivision | Whole
 
@@ -39,7 +37,7 @@ _FORM = "_paceline_form_of_batches"
 _PREFETCHED_BATCHES = 2
 _FEW_CORES = 2
 _OF_BUFFERS = 2
-"""The part of a process's memory that AUTOTUNE may fill, as in TensorFlow, where each process has the whole host's."""
+"""The part of a process's memory that AUTOTUNE may fill, as in TensorFlow."""
 
 
 def local_batches(
@@ -63,8 +61,7 @@ def local_batches(
         division: Where this rank's rows are chosen, from `divided`; None: it is asked.
 
     Returns:
-        A `tf.data.Dataset` of the same structure. A dataset that already is one of local batches is returned as it
-        is, so `fit` may be given what `experimental_distribute_dataset` returned.
+        A `tf.data.Dataset` of the same structure; as it is, if it is one of local batches already.
 
     Raises:
         ValueError: elements without any axis: there are no rows to share out; or components that, by their shapes,
@@ -84,6 +81,17 @@ def local_batches(
         dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
     local = mark_as_local(dataset.with_options(_options(dataset, has_others)))
     setattr(local, _FORM, form)
+    return local
+
+
+def read_ahead(local: Any) -> Any:
+    """`local`, from `local_batches`, of which batches are read before a step asks for them."""
+    last = local
+    while compat.kind_of(last) == "Options":
+        [last] = compat.inputs_of(last)
+    if compat.kind_of(last) != "Prefetch":
+        form, local = f"{form_of(local)} ahead 1", mark_as_local(local.prefetch(1))
+        setattr(local, _FORM, form)
     return local
 
 
@@ -120,7 +128,7 @@ def form_of_division(division: AnyDivision) -> str:
 
 def form_of(dataset: Any) -> str:
     """That of the dataset from `local_batches` that `dataset` is, or is made of; `WHOLE` without one."""
-    return next((str(getattr(one, _FORM)) for one in with_sources(dataset) if hasattr(one, _FORM)), WHOLE)
+    return next((str(getattr(one, _FORM)) for one in compat.with_sources(dataset) if hasattr(one, _FORM)), WHOLE)
 
 
 def mark_as_local(dataset: Any) -> Any:
@@ -270,10 +278,5 @@ def _options(dataset: Any, has_others: bool) -> Any:
         if own.threading.private_threadpool_size is None:
             options.threading.private_threadpool_size = cores
     if own.autotune.ram_budget is None:
-        options.autotune.ram_budget = _memory_of_host() // current_world().identity.local_world_size // _OF_BUFFERS
+        options.autotune.ram_budget = memory_share() // _OF_BUFFERS
     return options
-
-
-@functools.cache
-def _memory_of_host() -> int:
-    return memory_bytes()

@@ -19,6 +19,7 @@ from paceline.data.streams import one_ahead, read_as_asked_for
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
 from paceline.fit.dealing.worker_data import worker_data_of
+from paceline.fit.early_epochs import NoEarlyEpochs, early_epochs, fit_without_data
 from paceline.fit.epoch_streams import GivenStream, NoStream
 from paceline.fit.item_makers import ItemMakers, item_makers, untouched
 from paceline.fit.predictions import CountedBatches, predicting_model
@@ -56,6 +57,8 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self._predicting_model = predicting_model()
             self.description: DataDescription | None = None
             """What is known of the data; None under another strategy than Paceline's."""
+            self._fit = fit_without_data()
+            self.early_epochs = NoEarlyEpochs()
             distributor = _Distributor(distribute_strategy, self)
             super().__init__(distributor, *args, **kwargs)
             self._distribute_strategy = distribute_strategy
@@ -72,17 +75,22 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.num_taken = 0
             self.same_data.begin_iterator()
             self.stream.begin()
-            return _ended_together(self, self.data_cursor.iterable(freed_in_threads(super()._get_iterator())))
+            dataset = self.early_epochs.iterable(freed_in_threads(super()._get_iterator()))
+            return _ended_together(self, self.data_cursor.iterable(dataset))
 
         def _enumerate_iterator(self) -> Any:
             for item in self.data_cursor.steps(super()._enumerate_iterator()):
                 first, self.num_taken = self.num_taken, self.num_taken + int(self.steps_per_execution)
                 self.stream.ask_for(self.num_taken)
                 self.same_data.take(first, self.num_taken)
+                is_known = self.data_adapter.num_batches is not None
+                self.early_epochs.begin_step(self.num_taken, self._num_batches, is_known=is_known)
                 yield item
+            self.early_epochs.end_steps()
 
         def _interrupted_warning(self) -> None:
             # Keras says so whenever data of unknown length end: that is no interruption, unless more was asked for.
+            self.early_epochs.end_steps()
             if self.steps_per_epoch or self.stream.was_used_up:
                 super()._interrupted_warning()
 
@@ -93,6 +101,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
 
         def __iter__(self) -> Any:
             self.same_data.forget()
+            self.early_epochs.begin_epoch()
             return super().__iter__()
 
         def __next__(self) -> Any:
@@ -175,7 +184,8 @@ class _Distributor:
         if not isinstance(self._strategy, SynchronousStrategy):
             if isinstance(by_index := divided(dataset), IndexDivision):  # to know its position
                 dataset = local_batches(dataset, 0, 1, division=by_index)
-            return self._strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
+            dealt = self._strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
+            return dealt if is_stream else self._with_early_epochs(dataset, dealt, None)
         group = self._strategy.group
         is_own = is_local(self._iterator._given)
         is_sharded_by_script = group.size > 1 and not is_own and is_sharded_by_hand(dataset)
@@ -206,7 +216,14 @@ class _Distributor:
             log = FingerprintLog(by_chance, self._iterator.steps_per_epoch, num_repeated)
             self._iterator.same_data = _SameData(log)
         local = local_batches(dataset, group.rank, group.size, log=log, reads_ahead=not is_stream, division=division)
-        return one_ahead(local) if is_stream else local
+        if is_stream:
+            return one_ahead(local)
+        return local if is_own or is_sharded_by_script else self._with_early_epochs(dataset, local, log)
+
+    def _with_early_epochs(self, dataset: Any, local: Any, log: FingerprintLog | None) -> Any:
+        fit = None if self._iterator.steps_per_epoch else self._iterator._fit
+        local, self._iterator.early_epochs = early_epochs(fit, dataset, local, log)
+        return local
 
     def _divided(self, dataset: Any) -> AnyDivision:
         iterator = self._iterator

@@ -47,6 +47,7 @@ def _install(keras: ModuleType) -> None:
         assignments,
         building,
         compat,
+        early_epochs,
         epochs,
         gradients,
         losses,
@@ -119,6 +120,7 @@ def _install(keras: ModuleType) -> None:
         _replace(trainer, name, single_batches.on_local_rows)
     _replace(trainer, "predict", predictions.ended_together)
     _replace(trainer, "fit", runs.started_together)
+    _replace(trainer, "fit", early_epochs.with_early_epochs)
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         _replace(trainer, name, functools.partial(runs.quiet_on_followers, verbose_position=verbose_position))
         _replace(trainer, name, runs.told_by_chief)
