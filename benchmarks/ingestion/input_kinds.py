@@ -36,7 +36,7 @@ def data_of(kind: str, keras: Any) -> dict[str, Any]:
     if kind == "images":
         from_directory = keras.utils.image_dataset_from_directory
         folder = os.environ["BENCH_IMAGES"]
-        return {"x": from_directory(folder, image_size=IMAGE, batch_size=BATCH, seed=5, verbose=False)}
+        return {"x": from_directory(folder, image_size=IMAGE, batch_size=BATCH, seed=5)}
     numbers = tf.data.Dataset.from_tensor_slices(tf.range(rows, dtype=tf.int64))
     work = light if kind == "light" else heavy
     if kind == "before shuffle":
