@@ -124,6 +124,20 @@ def batches_without_an_axis_of_rows() -> Any:
     stacked = slices(np.ones((2, 2, 5, 6)))
     undeclared = keras.Sequential([layers.Dense(3)])
     undeclared.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    unbuilt = keras.Sequential([layers.Dense(6)])
+    unbuilt.compile("sgd", "mse")
+
+    class Own(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = layers.Dense(6)
+
+        def call(self, x: Any) -> Any:
+            return self.out(x)
+
+    own = Own()
+    own.compile("sgd", "mse")
+    hidden = slices((x, y)).map(lambda a, b: (tf.py_function(lambda row: row, [a], tf.float64), b))
     uneven = slices((x, y)).batch(8).map(lambda a, b: (a, b[:3]))
     calls: dict[str, Callable[[], Any]] = {
         "sequence": lambda: of().fit(Pairs(), verbose=0),
@@ -135,6 +149,10 @@ def batches_without_an_axis_of_rows() -> Any:
         "single, evaluated": lambda: model_of().evaluate(slices((x, y)), verbose=0),
         "single, predicted": lambda: model_of().predict(slices(x), verbose=0),
         "single, by labels": lambda: undeclared.fit(slices((x, y)), verbose=0),
+        "single, by what the model takes": lambda: unbuilt.fit(slices((x, x)), verbose=0),
+        "single, by what the call takes": lambda: own.fit(slices((x, x)), verbose=0),
+        "single, of unknown shape": lambda: undeclared.fit(hidden, verbose=0),
+        "scalars": lambda: model_of().fit(tf.data.Dataset.range(40), verbose=0),
         "single, on_batch": lambda: model_of().train_on_batch(x[0], y[0]),
         "differing": lambda: model_of().fit(slices((x[np.newaxis], y[np.newaxis, :3])), verbose=0),
         "differing, as read": lambda: model_of().fit(uneven, verbose=0),
@@ -559,7 +577,21 @@ def a_batch_smaller_than_the_world() -> Any:
 
 @case
 def more_steps_than_the_data_has() -> Any:
-    return error_of(lambda: model_of().fit(batches(), steps_per_epoch=9, verbose=0))
+    x, y = table()
+
+    class Items(keras.utils.PyDataset):
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, index: int) -> Any:
+            return x[index * BATCH :][:BATCH], y[index * BATCH :][:BATCH]
+
+    fits = {"dataset": (batches(),), "arrays": (x, y, BATCH), "items": (Items(),)}
+
+    def error_of_fit(data: Any) -> str:
+        return error_of(lambda: model_of().fit(*data, steps_per_epoch=9, verbose=0))
+
+    return {name: error_of_fit(data) for name, data in fits.items()}
 
 
 def said_in(call: Callable[[], Any]) -> list[str]:

@@ -168,6 +168,7 @@ def describe_data(
     dataset: Any,
     *,
     batch_size: int | None,
+    num_batches: int | None = None,
     is_local: bool,
     steps_per_epoch: int | None,
     of_arrays: bool,
@@ -179,6 +180,7 @@ def describe_data(
     Args:
         dataset: A `tf.data.Dataset` of batches.
         batch_size: Rows of a full batch, if the script has named them; else the dataset is asked.
+        num_batches: Batches of an epoch, if Keras knows; else the dataset is asked.
         is_local: Whether its batches hold this rank's rows only.
         steps_per_epoch: What the user asks for.
         of_arrays: Whether Keras has made the batches, from arrays.
@@ -188,7 +190,7 @@ def describe_data(
     return DataDescription(
         is_local=is_local,
         batch_size=batch_size or _positive(batch_size_of(dataset)),
-        num_batches=_positive(dataset.cardinality()),
+        num_batches=num_batches or _positive(dataset.cardinality()),
         steps_per_epoch=steps_per_epoch,
         components=", ".join(_component(leaf) for leaf in tf.nest.flatten(dataset.element_spec)),
         element_spec=dataset.element_spec,

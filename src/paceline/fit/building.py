@@ -5,11 +5,13 @@ shuffle of the data is lost, and the run is no longer the one that a single work
 knows all that the build needs.
 """
 
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from paceline.comm.group import Group
@@ -17,7 +19,7 @@ from paceline.fit import compat
 from paceline.fit.beginning import begin_together
 from paceline.fit.metrics import read_as_they_are
 from paceline.fit.strategies import paceline_strategy_of, servers_strategy_of
-from paceline.fit.unbatched import check_batched
+from paceline.fit.unbatched import check_batched, is_of_keras, refuse_examples
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -37,13 +39,17 @@ def built_without_data(keras_build: Function) -> Function:
             if not _built_under_servers(self, iterator, data_batch):
                 keras_build(self, iterator=iterator, data_batch=data_batch)
             return
-        if iterator is not None and iterator.description is not None:
-            is_training = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
-            check_batched(self, iterator.description, strategy, "train_step" if is_training else "test_step")
+        data = None if iterator is None else iterator.description
+        is_training = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
+        step = "train_step" if is_training else "test_step"
+        if data is not None:
+            check_batched(self, data, strategy, step)
         shapes = data_batch if iterator is None else iterator._distributed_dataset.element_spec
         if _are_known(shapes):
             with strategy.scope():
                 _try_to_build(self, shapes)
+                if data is not None and getattr(self, _CANNOT, False) and is_of_keras(self, step):
+                    refuse_examples(data, strategy, functools.partial(_takes, self))
         if strategy.group.size > 1 and is_due(self, each_time=iterator is not None):
             if iterator is not None:
                 training = bool(getattr(self, "_paceline_in_fit", False))
@@ -115,6 +121,19 @@ def _try_to_build(model: Any, shapes: Any) -> None:
         # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that
         # is really wrong raises there again, with the step's own message.
         object.__setattr__(model, _CANNOT, True)
+
+
+def _takes(model: Any, x: Any) -> bool:
+    """Whether a model can be called on x of this spec."""
+    x = tf.nest.map_structure(lambda leaf: keras.KerasTensor(leaf.shape, leaf.dtype.name), x)
+    try:
+        with read_as_they_are():
+            # A `Sequential` remembers the input with which it could not be built.
+            for layer in model.layers if isinstance(model, keras.Sequential) else [model]:
+                x = layer(x)
+    except Exception:  # whatever a user's `call` raises on symbolic input
+        return False
+    return True
 
 
 def is_due(model: Any, *, each_time: bool) -> bool:

@@ -6,6 +6,7 @@ from types import GeneratorType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from paceline.data.auto_shard import is_sharded_by_hand
 from paceline.data.batch_rows import DataDescription, describe_data
@@ -195,7 +196,8 @@ class _Distributor:
             division = None
         self._iterator.description = describe_data(
             dataset,
-            batch_size=self._iterator.data_adapter.batch_size if source is None else source.batch_size,
+            batch_size=self._batch_size_of(dataset) if source is None else source.batch_size,
+            num_batches=self._iterator._num_batches,
             is_local=is_own or is_sharded_by_script,
             steps_per_epoch=self._iterator.steps_per_epoch,
             of_arrays=isinstance(self._iterator.data_adapter, ArrayDataAdapter),
@@ -219,6 +221,12 @@ class _Distributor:
         if is_stream:
             return one_ahead(local)
         return local if is_own or is_sharded_by_script else self._with_early_epochs(dataset, local, log)
+
+    def _batch_size_of(self, dataset: Any) -> int | None:
+        first, *_ = tf.nest.flatten(dataset.element_spec)
+        is_scalar = isinstance(first, tf.TensorSpec) and first.shape.rank == 0  # Keras fails there
+        size: int | None = None if is_scalar else self._iterator.data_adapter.batch_size
+        return size
 
     def _with_early_epochs(self, dataset: Any, local: Any, log: FingerprintLog | None) -> Any:
         fit = None if self._iterator.steps_per_epoch else self._iterator._fit

@@ -5,7 +5,7 @@ too, where Keras's own step takes it. A step of the user's may do anything with 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -41,17 +41,13 @@ def check_batched(model: Any, data: DataDescription, strategy: Any, step: str) -
 def check_elements(model: Any, element_spec: Any, strategy: Any, step: str, *, is_never_batched: bool = False) -> None:
     """As `check_batched`, of elements of this spec, which nothing is known to have batched."""
     x, y = _shapes_of(element_spec)
-    is_keras_step = getattr(type(model), step) is getattr(compat.TensorFlowTrainer, step)
+    is_keras_step = is_of_keras(model, step)
     labels = y if step != "predict_step" else []
     is_sure = is_keras_step or is_never_batched
     reason = why_examples_by_inputs(x, _declared_inputs(model), is_keras_step=is_keras_step)
-    reason = reason or (why_examples_by_labels(x, labels) if is_sure else None)
-    advice = "Batch the dataset: dataset.batch(global_batch_size)"
+    reason = reason or (why_examples_by_labels(x, labels, are_slices=is_never_batched) if is_sure else None)
     if reason is not None:
-        raise ValueError(
-            f"the dataset gives single examples, not batches: {reason}. Each of the {strategy.group.size} "
-            f"replicas would get a piece of each example instead of rows. {advice} [not-batched]"
-        )
+        raise _refused(reason, strategy)
     shapes = str(x)
     if is_never_batched and not is_keras_step and shapes not in _said and strategy.world.is_chief:
         _said.add(shapes)
@@ -61,8 +57,45 @@ def check_elements(model: Any, element_spec: Any, strategy: Any, step: str, *, i
             "is one example: %s [not-batched]",
             shapes.strip("[]"),
             strategy.group.size,
-            advice,
+            _ADVICE,
         )
+
+
+def is_of_keras(model: Any, step: str) -> bool:
+    """Whether a step of a model, by the name of its method, is Keras's own."""
+    return getattr(type(model), step) is getattr(compat.TensorFlowTrainer, step)
+
+
+def refuse_examples(data: DataDescription, strategy: Any, takes: Callable[[Any], bool]) -> None:
+    """Refuses data whose elements a model cannot be called on, while it can be called on batches of them.
+
+    Args:
+        data: What is known of those from whose shapes the model could not be built.
+        strategy: The model's.
+        takes: Whether the model can be called on x of a spec.
+
+    Raises:
+        ValueError: the data are single examples.
+    """
+    if strategy.group.size == 1 or data.is_local or data.may_be_batched:
+        return
+    x = data.element_spec[0] if isinstance(data.element_spec, tuple) else data.element_spec
+    shapes = _shapes(x)
+    if None in shapes or not all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(x)):
+        return
+    if takes(tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape], leaf.dtype), x)):
+        listed = _listed([shape for shape in shapes if shape is not None])
+        raise _refused(f"the model takes batches of elements of shape {listed}, but not the elements", strategy)
+
+
+def _refused(reason: str, strategy: Any) -> ValueError:
+    return ValueError(
+        f"the dataset gives single examples, not batches: {reason}. Each of the {strategy.group.size} "
+        f"replicas would get a piece of each example instead of rows. {_ADVICE} [not-batched]"
+    )
+
+
+_ADVICE = "Batch the dataset: dataset.batch(global_batch_size)"
 
 
 def why_examples_by_inputs(
@@ -89,11 +122,21 @@ def why_examples_by_inputs(
     return None
 
 
-def why_examples_by_labels(x: Sequence[Shape | None], y: Sequence[Shape | None]) -> str | None:
-    """Why elements of these shapes are single examples, by labels that have no axis; else None; pure."""
-    if x and y and all(shape and shape[0] is not None for shape in x) and all(shape == () for shape in y):
+def why_examples_by_labels(
+    x: Sequence[Shape | None], y: Sequence[Shape | None], *, are_slices: bool = False
+) -> str | None:
+    """Why elements of these shapes are single examples, by labels that have no axis; else None; pure.
+
+    Args:
+        x: Shapes of the components of x; None of one whose rank is not known.
+        y: Those of y.
+        are_slices: Whether an element is sure to be one entry of arrays: x may have any shape then.
+    """
+    if not x or not y or any(shape != () for shape in y):
+        return None
+    if all(shape and shape[0] is not None for shape in x):
         return f"x has the shape {_listed([shape for shape in x if shape])}, but its label is a scalar"
-    return None
+    return "its labels are scalars" if are_slices and all(shape != () for shape in x) else None
 
 
 def _is_one_example(shape: Shape, declared: Shape) -> bool:
