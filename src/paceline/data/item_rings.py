@@ -11,6 +11,7 @@ alike on all ranks; what is left in a ring of an iterator that was broken off is
 
 import pickle
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ import tensorflow as tf
 from paceline.comm.memory_ring import HostRings
 from paceline.data.batch_rows import differing_rows, local_slice, named_components
 from paceline.data.fingerprint import FingerprintLog, Part, parts_of
-from paceline.data.python_faults import keep_fault
 
 _ITEM, _END, _FAULT = range(3)
+_GRACE_SECONDS = 1.0
+"""A job that the exception ends has ended by then, and has shown it as the rank where it was raised tells it."""
 _COMPARED_ITERATORS = 2
 """Before the first `on_epoch_end`, and behind it: a source that shuffles alike there goes on to do so."""
 
@@ -67,13 +69,15 @@ class ItemRings:
         """Of the newest iterator; 0: nobody reads."""
         self._newest = 0
         self._making, self._taking = threading.Lock(), threading.Lock()
-        self._fault: Exception | None = None
+        self._own_fault: Exception | None = None
         """That this rank's source has raised, as it was raised."""
+        self._fault: Exception | None = None
+        """That a rank's has raised, where the newest iterator ends."""
 
     def begin(self) -> None:
         """A new iterator is about to be made; those before it are over."""
         self._newest += 1
-        self._number = self._newest
+        self._number, self._fault = self._newest, None
 
     def leave(self) -> None:
         """Nobody reads any more: threads that wait go on, and end."""
@@ -81,12 +85,22 @@ class ItemRings:
 
     end = leave
 
-    def batches(self, log: FingerprintLog | None) -> Iterator[Any]:
-        """This rank's rows of each item of the newest iterator.
+    def raise_fault(self) -> None:
+        """The newest iterator has no more batches: if an item has raised an exception, it is raised on all ranks.
 
         Raises:
-            Exception: what the source has raised on the rank that makes the item.
+            Exception: that of the source.
         """
+        fault, self._fault = self._fault, None
+        if fault is None:
+            return
+        if self._own_fault is not None:
+            raise self._own_fault from None
+        time.sleep(_GRACE_SECONDS)
+        raise fault from None
+
+    def batches(self, log: FingerprintLog | None) -> Iterator[Any]:
+        """This rank's rows of each item of the newest iterator, up to one that raises: see `raise_fault`."""
         number = self._number
         self._num_read += 1
         own_items = self._make()
@@ -99,10 +113,9 @@ class ItemRings:
             kind, leaves, parts = self._take(number, position)
             if kind == _END:
                 return
-            if kind == _FAULT:
-                fault = self._fault if self._fault is not None else leaves
-                keep_fault(fault)
-                raise fault
+            if kind == _FAULT:  # TensorFlow would print it, again and again, and hand on its text only
+                self._fault = leaves
+                return
             if parts and log is not None:
                 log.take(position, parts if position else self._parts_of_first(parts))
             yield tf.nest.pack_sequence_as(self._spec, leaves)
@@ -150,7 +163,7 @@ class ItemRings:
                         return
                     position += size
             except Exception as fault:
-                self._fault = fault
+                self._own_fault = fault
                 self._written(number, _FAULT, _to_send(fault), ())
             else:
                 self._written(number, _END, None, ())

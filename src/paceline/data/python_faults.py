@@ -37,11 +37,6 @@ def keeps_fault(function: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
-def keep_fault(fault: Exception) -> None:
-    """`fault` is about to be raised in a Python generator that TensorFlow reads: for `kept_fault_raised`."""
-    _raised.fault = fault
-
-
 @contextmanager
 def kept_fault_raised() -> Iterator[None]:
     """An error of TensorFlow's in here that comes from a function that `keeps_fault` is raised as what that had raised.

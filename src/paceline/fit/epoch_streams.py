@@ -31,6 +31,9 @@ class NoStream:
     def ask_for(self, num_batches: int) -> None:
         """Nobody counts."""
 
+    def raise_fault(self) -> None:
+        """The newest iterator has ended, and not because of an exception."""
+
 
 class IndexStream(NoStream):
     """Stands in for the stream of a source by index, which counts epochs."""
@@ -60,6 +63,10 @@ class ItemStream(NoStream):
     def ask_for(self, num_batches: int) -> None:
         """Steps have asked for so many batches of the newest iterator, with the one that begins."""
         self._makers.ask_for(num_batches)
+
+    def raise_fault(self) -> None:
+        """The newest iterator has ended: raises the exception of an item, if there was one."""
+        self._makers.items.raise_fault()
 
 
 class GivenStream(NoStream):

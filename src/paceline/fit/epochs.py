@@ -90,6 +90,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.early_epochs.end_steps()
 
         def _interrupted_warning(self) -> None:
+            self.stream.raise_fault()
             # Keras says so whenever data of unknown length end: that is no interruption, unless more was asked for.
             self.early_epochs.end_steps()
             if self.steps_per_epoch or self.stream.was_used_up:
@@ -192,7 +193,7 @@ class _Distributor:
         is_sharded_by_script = group.size > 1 and not is_own and is_sharded_by_hand(dataset)
         division: AnyDivision | None = None if is_own or is_sharded_by_script else self._divided(dataset)
         source = division.source if isinstance(division, IndexDivision) else None
-        if group.size == 1 and source is None:
+        if group.size == 1 and source is None and self.makers is None:
             division = None
         self._iterator.description = describe_data(
             dataset,

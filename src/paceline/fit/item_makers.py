@@ -111,18 +111,17 @@ class ItemMakers:
         end_with_the_call(self.items)
         one_makes_all = f"{_ONE_MAKES_ALL}; {_DRAWS if self._has_enqueuer else _HINT}"
         self.division = RingDivision(self.items, spec, _EACH_MAKES_SOME if deals else one_makes_all)
-        self._end_epoch = adapter.on_epoch_end
+        self._begin_epoch, self._end_epoch = adapter.on_epoch_begin, adapter.on_epoch_end
+        adapter.on_epoch_begin = self._on_epoch_begin
         adapter.on_epoch_end = self._on_epoch_end
 
     def _make(self) -> Iterator[Any]:
         """This rank's items of an iterator that is about to be read."""
-        source = self._adapter.py_dataset
         if not self._makes:
             if not self._has_enqueuer:
                 begin_anyhow(self._adapter)
                 draw_order(self._adapter)
             return iter(())
-        self._drawn, self._before = set(), Untouched(source)
         if self._enqueuer is not None:
             return self._enqueuer.items()
         items = self._adapter._get_iterator()
@@ -144,6 +143,11 @@ class ItemMakers:
             self._drawn |= drawn - {"python"} if is_first else drawn  # where Keras has drawn the order, too
             is_first = False
             yield item
+
+    def _on_epoch_begin(self) -> None:
+        if self._makes:  # before an enqueuer begins
+            self._before = Untouched(self._adapter.py_dataset)
+        self._begin_epoch()
 
     def _on_epoch_end(self) -> None:
         if self._is_asked:
@@ -170,7 +174,8 @@ class ItemMakers:
         before, self._before = self._before, None
         if before is None:
             return b""
-        drawn = self._drawn | (before.drawn() if self._has_enqueuer else set())
+        drawn, self._drawn = self._drawn, set()
+        drawn = drawn | (before.drawn() if self._has_enqueuer else set())
         is_changed = before.is_changed()
         if not drawn and not is_changed:
             return b""

@@ -1,0 +1,89 @@
+"""Items of a `PyDataset` that some ranks make: the rows of all ranks, in rank order, are one worker's, bit by bit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worlds import Worlds
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+
+SCRIPT = Path(__file__).parent / "item_jobs.py"
+
+
+def joined(parts: list[Any]) -> Any:
+    """The rows of the ranks of one step, put together in rank order."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return {name: joined([part[name] for part in parts]) for name in first}
+    return [row for part in parts for row in part]
+
+
+def steps(told: list[Any]) -> list[Any]:
+    """The components of each step's global batch."""
+    return [
+        [joined([rank[component] for rank in ranks]) for component in range(len(ranks[0]))]
+        for ranks in zip(*told, strict=True)
+    ]
+
+
+CASES = (
+    "pairs",
+    "pairs_with_threads",
+    "dictionaries_with_weights",
+    "lists_and_class_weights",
+    "numbers_drawn_in_items",
+    "numbers_drawn_in_late_items",
+    "other_calls",
+    "endless_items",
+    "stopped_in_the_middle_of_an_epoch",
+    "an_exception_that_the_script_catches",
+)
+
+
+@pytest.mark.parametrize(
+    "size", [2, pytest.param(3, marks=pytest.mark.proof), pytest.param(4, marks=pytest.mark.proof)]
+)
+@pytest.mark.parametrize("case", [*CASES, pytest.param("pairs_with_processes", marks=pytest.mark.proof)])
+def test_ranks_see_the_rows_of_one_worker(worlds: Worlds, case: str, size: int) -> None:
+    [alone] = worlds.not_launched.run(SCRIPT, case).told
+    told = worlds.of(size).run(SCRIPT, case).told
+    assert steps([rank["seen"] for rank in told]) == steps([alone["seen"]])
+    for rank in told:
+        assert rank["same"] == told[0]["same"]
+    assert told[0]["same"].get("next") == alone["same"].get("next")
+    assert told[0]["same"].get("order") == alone["same"].get("order")
+
+
+def test_what_items_leave_behind_is_what_they_leave_behind_in_one_worker(worlds: Worlds) -> None:
+    """Random numbers drawn in threads, and an object that items change, which orders the rows of the next epoch."""
+    for case in ("numbers_drawn_in_threads", "items_that_change_the_object"):
+        [alone] = worlds.not_launched.run(SCRIPT, case).told
+        for rank in worlds.of(2).run(SCRIPT, case).told:
+            if case == "numbers_drawn_in_threads":
+                assert [rank["same"][name] for name in ("order", "next")] == [
+                    alone["same"][name] for name in ("order", "next")
+                ]
+            else:
+                assert rank["same"][1::2] == alone["same"][1::2]
+
+
+def test_steps_that_are_fewer_than_the_items_go_on_in_the_next_epoch(worlds: Worlds) -> None:
+    [alone] = worlds.not_launched.run(SCRIPT, "fewer_steps_than_items").told
+    told = worlds.of(2).run(SCRIPT, "fewer_steps_than_items").told
+    assert steps([rank["seen"] for rank in told]) == steps([alone["seen"]])
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.proof)])
+def test_an_item_is_made_once_on_a_host(worlds: Worlds, size: int, tmp_path: Path) -> None:
+    told = worlds.of(size).run(SCRIPT, "executions", str(tmp_path)).told
+    assert [rank["one"] for rank in told] == [150, *[0] * (size - 1)]
+    assert sum(rank["threads"] for rank in told) <= 1.05 * 150
+    assert min(rank["threads"] for rank in told) >= 150 // size
+
+
+def test_ranks_that_would_make_other_items_are_refused(worlds: Worlds) -> None:
+    said = worlds.of(2).run(SCRIPT, "other_items_on_the_last_rank").same
+    assert "the first global batch of an epoch differs between rank 0 and rank(s) 1" in said
+    assert said.endswith("[data-differs]")
