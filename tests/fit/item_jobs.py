@@ -294,3 +294,31 @@ def other_items_on_the_last_rank() -> Any:
     except DesynchronizedError as fault:
         return str(fault)
     return "no error"
+
+
+def numbered(calls: list[int]) -> Any:
+    """Batches whose numbers nobody else can draw."""
+    own = np.random.default_rng(int.from_bytes(os.urandom(4)))
+    for number in range(9):
+        calls.append(number)
+        yield own.normal(size=(5, 3)), np.full(5, float(number))
+
+
+@case
+def a_generator_read_once_on_a_host() -> Any:
+    """By one call after the other, by the script itself, and to its end."""
+    from paceline.data import once_per_host
+
+    model, calls = model_of(), list[int]()
+    data = once_per_host(numbered(calls))
+    first = next(data)
+    model.fit(data, steps_per_epoch=2, epochs=2, verbose=0)
+    between = next(data)
+    rest = sum(len(y) for _, y in data)
+    error = ""
+    try:
+        list(once_per_host(number // (2 - number) for number in range(9)))
+    except ZeroDivisionError as fault:
+        error = str(fault)
+    same = {"first": listed(first), "between": listed(between), "rest": rest, "error": error}
+    return {"seen": model.seen, "calls": calls, "same": same}

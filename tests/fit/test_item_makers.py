@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from paceline.errors import EXIT_FAILED
+from programs import run_workers
 from worlds import Worlds
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
 
+LIMIT_SECONDS = 200.0
 SCRIPT = Path(__file__).parent / "item_jobs.py"
 
 
@@ -87,3 +90,45 @@ def test_ranks_that_would_make_other_items_are_refused(worlds: Worlds) -> None:
     said = worlds.of(2).run(SCRIPT, "other_items_on_the_last_rank").same
     assert "the first global batch of an epoch differs between rank 0 and rank(s) 1" in said
     assert said.endswith("[data-differs]")
+
+
+def test_a_generator_is_read_once_on_a_host_by_whoever_reads_it(worlds: Worlds) -> None:
+    chief, other = worlds.of(2).run(SCRIPT, "a_generator_read_once_on_a_host").told
+    assert chief["calls"] == [*range(9)]
+    assert other["calls"] == []
+    assert chief["same"] == other["same"]
+    assert "division" in chief["same"]["error"]
+    numbers = [batch[1] for batch in steps([chief["seen"], other["seen"]])]
+    assert numbers == [[float(number)] * 5 for number in range(1, 5)]
+    assert chief["same"]["between"][1] == [6.0] * 5, "5 has been read ahead"
+    assert chief["same"]["rest"] == 10
+
+
+RAISES = """
+import keras, numpy as np
+
+class Table(keras.utils.PyDataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        if index == 7:
+            raise KeyError(f"item {index} is broken")
+        return np.ones((4, 3)), np.ones(4)
+
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(Table(workers=2), verbose=0, shuffle=False)
+"""
+
+
+def test_an_exception_in_an_item_ends_the_job_and_is_shown_once(tmp_path: Path) -> None:
+    """By the rank that makes the item: with two ranks, the second one makes those of odd numbers."""
+    script = tmp_path / "raises.py"
+    script.write_text(RAISES)
+    ended = run_workers(2, script, folder=tmp_path, limit_seconds=LIMIT_SECONDS)
+    assert ended.code == EXIT_FAILED, ended.output
+    assert ended.output.count("Traceback") == 1, ended.output
+    assert 'raise KeyError(f"item {index} is broken")' in ended.output
+    assert "paceline: rank 1 (" in ended.output.splitlines()[-1], ended.output
+    assert "ran out of data" not in ended.output

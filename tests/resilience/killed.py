@@ -55,6 +55,29 @@ if sys.argv[2:] == ["records"]:
         return tf.ensure_shape(x, [8]) + noise, tf.ensure_shape(y, [1])[0]
 
     data = paceline.data.records(files, parse, 12, shuffle=True)
+
+
+class Items(keras.utils.PyDataset):
+    """Its order is shuffled by numbers of its own and by NumPy's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.order, self.own = np.arange(len(features)), np.random.default_rng(2)
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> Any:
+        rows = self.order[12 * index : 12 * index + 12]
+        return features[rows], labels[rows]
+
+    def on_epoch_end(self) -> None:
+        self.own.shuffle(self.order)
+        np.random.shuffle(self.order[:50])
+
+
+if sys.argv[2:3] == ["items"]:
+    data = Items(workers=int(sys.argv[3]))
 layers = keras.layers
 model = keras.Sequential([keras.Input((8,)), layers.Dense(16, "relu"), layers.Dropout(0.3), layers.Dense(2)])
 model.compile(

@@ -104,18 +104,29 @@ def test_two_workers_killed_or_told_to_stop_and_then_one(tmp_path: Path) -> None
     np.testing.assert_allclose(np.load(tmp_path / "weights.npy"), expected, rtol=1e-9)
 
 
-def test_records_on_two_workers_that_are_killed_and_then_on_two_or_one(tmp_path: Path) -> None:
-    """The position is an epoch and a number of batches: the same bits on as many workers, the same batches on one."""
+@pytest.mark.parametrize(
+    ("data", "blow"),
+    [
+        (("records",), "SIGKILL 1 17"),
+        (("items", "2"), "SIGKILL 0 17"),
+        pytest.param(("items", "1"), "SIGKILL 0 17", marks=pytest.mark.proof),
+        pytest.param(("items", "1"), "SIGKILL 1 14", marks=pytest.mark.proof),
+        pytest.param(("items", "2"), "SIGKILL 1 20", marks=pytest.mark.proof),
+    ],
+    ids=["records", "items", "maker of all items", "taker of items", "items at the end of an epoch"],
+)
+def test_two_workers_that_are_killed_and_then_two_or_one(tmp_path: Path, data: tuple[str, ...], blow: str) -> None:
+    """Data that each rank makes a part of, or one all: the same bits on as many workers, the same batches on one."""
 
     def run(num_workers: int, folder: Path, variables: Mapping[str, str], blow: str = "") -> Ended:
         told = {**variables, environment.SEED: SEED, "BLOW": blow}
-        script = (SCRIPT, "float64", "records")
+        script = (SCRIPT, "float64", *data)
         return run_workers(num_workers, *script, folder=folder, limit_seconds=LIMIT_SECONDS, variables=told)
 
     undisturbed = end_of(run(2, tmp_path, {}))
     expected = np.load(tmp_path / "weights.npy")
     variables = snapshots(tmp_path, "3")
-    assert run(2, tmp_path, variables, "SIGKILL 1 17").code != 0
+    assert run(2, tmp_path, variables, blow).code != 0
     shutil.copytree(tmp_path / "snapshots", tmp_path / "copied")
     [*_, newest] = sorted((tmp_path / "snapshots").glob("step-*/manifest.json"))
     assert 10 < int(newest.parent.name.split("-")[1]) < 20  # in the second epoch

@@ -1,4 +1,6 @@
-"""FEED: who reads which rows. For scripts: `element_wise`, `profile`, `records`, `rows`, `service`, `shard`.
+"""FEED: who reads which rows.
+
+For scripts: `element_wise`, `once_per_host`, `profile`, `records`, `rows`, `service`, `shard`.
 
 Importing this package imports no TensorFlow: the launcher's processes do so before the script begins.
 """
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
     from paceline.data.by_index import rows as rows
     from paceline.data.data_service import service as service
     from paceline.data.profiling import profile as profile
+    from paceline.data.shared_generators import once_per_host as once_per_host
 
 _HOMES = {
+    "once_per_host": "paceline.data.shared_generators",
     "profile": "paceline.data.profiling",
     "records": "paceline.data.by_index",
     "rows": "paceline.data.by_index",
@@ -22,7 +26,7 @@ _HOMES = {
     "shard": "paceline.data.auto_shard",
 }
 
-__all__ = ["element_wise", "profile", "records", "rows", "service", "shard"]
+__all__ = ["element_wise", "once_per_host", "profile", "records", "rows", "service", "shard"]
 
 
 def __getattr__(name: str) -> Any:

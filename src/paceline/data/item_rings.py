@@ -164,7 +164,7 @@ class ItemRings:
                     position += size
             except Exception as fault:
                 self._own_fault = fault
-                self._written(number, _FAULT, _to_send(fault), ())
+                self._written(number, _FAULT, sendable(fault), ())
             else:
                 self._written(number, _END, None, ())
 
@@ -188,7 +188,7 @@ def _own_rows(leaf: Any, rank: int, size: int) -> Any:
     return leaf[begin:end].copy()
 
 
-def _to_send(fault: Exception) -> Exception:
+def sendable(fault: Exception) -> Exception:
     """`fault` as another process can raise it, with its traceback as a note."""
     text = "".join(traceback.format_exception(fault))
     try:

@@ -108,10 +108,8 @@ def divided(dataset: Any) -> AnyDivision:
 
 def work_of(division: AnyDivision) -> str:
     """What each rank reads and makes, and what it would rather not make; for a line of a log."""
-    if isinstance(division, RingDivision):
+    if isinstance(division, RingDivision | Whole):
         work = division.work
-    elif isinstance(division, Whole):
-        work = "every rank reads all data and computes its rows of each batch"
     elif isinstance(division, ArrayDivision):
         work = "each rank gathers and computes its rows of each batch"
     elif isinstance(division, IndexDivision):

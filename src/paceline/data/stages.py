@@ -97,6 +97,8 @@ class Whole:
 
     stays: str = ""
     """As in `Division`."""
+    work: str = "every rank reads all data and computes its rows of each batch"
+    """What each rank reads and makes, for a line of a log."""
 
 
 def division_of(dataset: Any) -> Division | Whole:

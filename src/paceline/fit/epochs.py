@@ -16,6 +16,7 @@ from paceline.data.grain_batches import by_index
 from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import reading_of
 from paceline.data.local_batches import AnyDivision, divided, is_local, local_batches, mark_as_local, work_of
+from paceline.data.shared_generators import division_of_generator
 from paceline.data.streams import one_ahead, read_as_asked_for
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
@@ -239,6 +240,8 @@ class _Distributor:
         if isinstance(iterator.data_adapter, PyDatasetAdapter) and self._strategy.fit_group.size > 1:
             spec, before = dataset.element_spec, iterator._before_look
             self.makers = item_makers(iterator.data_adapter, spec, iterator.steps_per_epoch, before, self._strategy)
+        if isinstance(iterator.data_adapter, GeneratorDataAdapter):
+            return division_of_generator(iterator._given)
         return divided(dataset) if self.makers is None else self.makers.division
 
     def _draws_by_chance(self, dataset: Any) -> bool:
