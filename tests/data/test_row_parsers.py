@@ -45,6 +45,11 @@ def mixed(record: Any, seed: Any) -> Any:
     return tf.where(rows > 0, rows, tf.transpose(box)[:1] - 1), tf.argmax(box, 1), seed + row["label"]
 
 
+def text_to_numbers(record: Any) -> Any:
+    """`tf.vectorized_map` does not know how, and is not asked."""
+    return tf.strings.to_number(tf.strings.as_string(features_of(record)["label"]))
+
+
 def of_nested_function(record: Any) -> Any:
     return tf.function(pixels)(record)
 
@@ -76,6 +81,7 @@ def any_length(record: Any) -> Any:
         (pixels, True),
         (mixed, True),
         (of_nested_function, False),
+        (text_to_numbers, False),
         (exponentials, False),
         (sums, False),
         (noise, False),

@@ -43,12 +43,12 @@ def train(data: Any, **options: Any) -> tuple[keras.Model, dict[str, Any]]:
     return model, {**history, "weights": [weight.ravel().tolist() for weight in model.get_weights()]}
 
 
-def _files(directory: Path, rows_of_files: tuple[int, ...]) -> list[Path]:
+def _files(directory: Path, rows_of_files: tuple[int, ...], compression: str = "") -> list[Path]:
     x, y = table(sum(rows_of_files))
     paths, row = [], 0
     for number, rows in enumerate(rows_of_files):
         paths.append(directory / f"{number}.tfrecord")
-        with tf.io.TFRecordWriter(str(paths[-1])) as writer:
+        with tf.io.TFRecordWriter(str(paths[-1]), compression) as writer:
             for at in range(row, row + rows):
                 writer.write(x[at].tobytes() + y[at].astype("int64").tobytes())
         row += rows
@@ -154,3 +154,21 @@ def rows_of_grain_that_are_asked_for() -> dict[str, Any]:
     del asked[:]
     model.fit(grain.MapDataset.range(34).map(row_of).batch(BATCH), epochs=2, verbose=0)
     return {"asked": len(asked)}
+
+
+@case
+def compressed_files_of_other_lengths() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as directory:
+        files = _files(Path(directory), (BATCH, 1, 2 * BATCH), "GZIP")
+        data = paceline.data.records(files, _parse_without_noise, BATCH, shuffle=True)
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+        evaluated = model.evaluate(data, verbose=0)
+        model.fit(data, epochs=2, verbose=0)
+    return {"evaluated": evaluated}
+
+
+def _parse_without_noise(record: Any) -> Any:
+    x, y = tf.split(tf.reshape(tf.io.decode_raw(record, tf.float64), [9]), [8, 1])
+    return x, tf.bitcast(y[0], tf.int64)

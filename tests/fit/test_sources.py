@@ -38,6 +38,12 @@ def test_workers_compute_what_one_computes(worlds: Worlds, case: str, size: int)
     assert_close(worlds.of(size).run(SCRIPT, case).same, alone)
 
 
+def test_compressed_files_are_dealt_whole(worlds: Worlds) -> None:
+    [alone] = worlds.not_launched.run(SCRIPT, "compressed_files_of_other_lengths").told
+    done = worlds.of(2).run(SCRIPT, "compressed_files_of_other_lengths")
+    np.testing.assert_allclose(done.same["evaluated"], alone["evaluated"], rtol=1e-9)  # each row once
+
+
 @pytest.mark.parametrize("size", [2])
 def test_batches_of_grain_are_cut_before_the_batch(worlds: Worlds, size: int) -> None:
     pytest.importorskip("grain")

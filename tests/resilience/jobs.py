@@ -695,6 +695,19 @@ class _Rows:
 
 
 @job
+def files_and_rows_shuffled() -> Any:
+    """As files are, and then their rows: the first shuffle is over before the second one has given a row."""
+    features, labels = rows()
+    files = tf.data.Dataset.range(4).shuffle(4)
+    chosen = files.flat_map(lambda file: tf.data.Dataset.range(file * ROWS // 4, (file + 1) * ROWS // 4))
+    data = chosen.shuffle(ROWS).map(lambda row: (tf.gather(features, row), tf.gather(labels, row))).batch(BATCH)
+    model = model_of()
+    fit(model, data, epochs=3)
+    fit(model, data, epochs=2)
+    return told(model)
+
+
+@job
 def rows_by_index_in_two_fits() -> Any:
     """Epochs of one source, whoever reads them: two fits, validations, an evaluation, and repeated data."""
     data, model = paceline.data.rows(_Rows(), BATCH, shuffle=True), model_of()

@@ -37,24 +37,28 @@ class Struck(keras.callbacks.Callback):
 features = np.random.default_rng(0).normal(size=(120, 8)).astype(keras.config.floatx())
 labels = (features.sum(axis=1) > 0).astype("int32")
 data = tf.data.Dataset.from_tensor_slices((features, labels)).shuffle(64).batch(12).prefetch(2)
-if sys.argv[2:] == ["records"]:
+if sys.argv[2:] in (["records"], ["compressed"]):
     import paceline.data
 
+    compression = "GZIP" if sys.argv[2:] == ["compressed"] else ""
     own = Path(f"rank{RANK}")
     own.mkdir(exist_ok=True)
     files = [own / f"{number}.tfrecord" for number in range(3)]
     for number, path in enumerate(files):
-        with tf.io.TFRecordWriter(str(path)) as writer:
+        with tf.io.TFRecordWriter(str(path), compression) as writer:
             for row in range(number * 40, number * 40 + 40):
                 writer.write(features[row].tobytes() + labels[row].tobytes())
 
-    def parse(record: Any, seed: Any) -> Any:
+    def parse(record: Any) -> Any:
         x = tf.io.decode_raw(tf.strings.substr(record, 0, 8 * features.itemsize), features.dtype)
         y = tf.io.decode_raw(tf.strings.substr(record, 8 * features.itemsize, 4), tf.int32)
-        noise = tf.random.stateless_normal([8], seed, stddev=0.1, dtype=features.dtype)
-        return tf.ensure_shape(x, [8]) + noise, tf.ensure_shape(y, [1])[0]
+        return tf.ensure_shape(x, [8]), tf.ensure_shape(y, [1])[0]
 
-    data = paceline.data.records(files, parse, 12, shuffle=True)
+    def augment(record: Any, seed: Any) -> Any:
+        x, y = parse(record)
+        return x + tf.random.stateless_normal([8], seed, stddev=0.1, dtype=features.dtype), y
+
+    data = paceline.data.records(files, parse if compression else augment, 12, shuffle=True)
 
 
 class Items(keras.utils.PyDataset):

@@ -139,6 +139,24 @@ def test_two_workers_that_are_killed_and_then_two_or_one(tmp_path: Path, data: t
     np.testing.assert_allclose(np.load(tmp_path / "weights.npy"), expected, rtol=1e-9)
 
 
+@pytest.mark.proof
+def test_compressed_records_on_two_workers_that_are_killed(tmp_path: Path) -> None:
+    """Each rank reads its files again up to its position; one of them runs out of rows before the other."""
+
+    def run(variables: Mapping[str, str], blow: str = "") -> Ended:
+        told = {**variables, environment.SEED: SEED, "BLOW": blow}
+        script = (SCRIPT, "float64", "compressed")
+        return run_workers(2, *script, folder=tmp_path, limit_seconds=LIMIT_SECONDS, variables=told)
+
+    undisturbed = run({})
+    assert "whole files are dealt to the ranks" in undisturbed.output
+    variables = snapshots(tmp_path, "3")
+    assert run(variables, "SIGKILL 1 20").code != 0
+    resumed = run(variables)
+    assert "resuming from the snapshot of step" in resumed.output
+    assert end_of(resumed) == end_of(undisturbed)
+
+
 PLAIN = """
 import os, sys
 from paceline.callbacks import Snapshot

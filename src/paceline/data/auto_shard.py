@@ -13,9 +13,11 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.index_source import source_of
 from paceline.errors import ConfigurationError
 
 _POLICIES = tf.data.experimental.AutoShardPolicy
+_NAME = tf.TensorSpec([], tf.string)
 
 
 def shard(dataset: Any, policy: Literal["auto", "data", "file", "hint", "off"]) -> Any:
@@ -51,6 +53,16 @@ def is_sharded_by_hand(dataset: Any) -> bool:
     return bool(_policy_of(dataset) in (_POLICIES.OFF, _POLICIES.FILE, _POLICIES.HINT))
 
 
+def how_divided(dataset: Any) -> str:
+    """What each rank reads of a dataset of which `is_sharded_by_hand`, for a line of a log."""
+    words = {
+        _POLICIES.OFF: "each rank reads its own batches, as the script distributes them",
+        _POLICIES.FILE: "whole files are dealt to the ranks, so batches hold other rows than those of one worker",
+        _POLICIES.HINT: "each rank reads its shard (SHARD_HINT), so batches hold other rows than those of one worker",
+    }
+    return words[_policy_of(dataset)]
+
+
 def sharded(dataset: Any, rank: int, size: int) -> Any:
     """What this rank reads of a dataset: all, or under the policies FILE and HINT its part.
 
@@ -60,6 +72,17 @@ def sharded(dataset: Any, rank: int, size: int) -> Any:
     policy = _policy_of(dataset)
     if policy not in (_POLICIES.FILE, _POLICIES.HINT) or (policy == _POLICIES.FILE and size == 1):
         return dataset
+    if any(map(source_of, compat.with_sources(dataset))):
+        raise ConfigurationError(
+            f"The dataset's auto_shard_policy is {policy.name}, but it is of paceline.data.records or rows: each "
+            "worker reads its own rows already. Leave the policy out. [auto-shard]"
+        )
+    if policy == _POLICIES.FILE and (num_files := _num_files(dataset)) is not None and num_files < size:
+        raise ConfigurationError(
+            f"Whole files are dealt to the workers (auto_shard_policy FILE), but {num_files} files are too few for "
+            f"{size} workers. Start fewer workers, write more files, or leave the policy out; of records, write the "
+            "files without compression. [auto-shard]"
+        )
     if policy == _POLICIES.HINT and not any(map(compat.is_shard_hint, compat.with_sources(dataset))):
         raise ConfigurationError(
             "The dataset's auto_shard_policy is HINT, but it has no place for the shards, so every worker would train "
@@ -73,6 +96,13 @@ def sharded(dataset: Any, rank: int, size: int) -> Any:
             "The dataset's auto_shard_policy is FILE, but TensorFlow finds no files in it that could be dealt to the "
             "workers. Leave the policy out: each worker then computes its rows of common batches. [auto-shard]"
         ) from fault
+
+
+def _num_files(dataset: Any) -> int | None:
+    """How many names a dataset begins with; None: it does not begin with text."""
+    first = [one for one in compat.with_sources(dataset) if not compat.inputs_of(one)]
+    names = [one for one in first if compat.kind_of(one) == "TensorSlice" and one.element_spec == _NAME]
+    return int(names[0].cardinality()) if len(first) == len(names) == 1 else None
 
 
 def _policy_of(dataset: Any) -> Any:

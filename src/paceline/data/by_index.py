@@ -13,10 +13,12 @@ from typing import Any, Protocol, get_args
 import numpy as np
 import tensorflow as tf
 
+from paceline.data.compressed_records import batches_of_compressed_files
 from paceline.data.epoch_order import EpochOrder, Shuffle
 from paceline.data.index_source import IndexSource
 from paceline.data.readings import number_of_new_source
 from paceline.data.record_files import OnError, RecordFiles
+from paceline.data.record_index import compression_of
 from paceline.data.row_parsers import batch_parser
 
 
@@ -48,7 +50,8 @@ def records(
     All ranks call it alike. The global batches are the same for any number of workers.
 
     Args:
-        files: Paths of uncompressed TFRecord files, in the same order on all hosts.
+        files: Paths of TFRecord files, in the same order on all hosts. If they are compressed (GZIP or ZLIB), whole
+            files are dealt to the workers and read in sequence: the batches hold other rows than those of one worker.
         parse: Takes a record (string scalar), or a record and its seed, and returns tensors of the same shapes for each
             record, alone or in tuples and dicts. The seed (int64, shape [2]) is for `tf.random.stateless_*`; each
             record has another one in each epoch. Traced once. None: the batches are string vectors of records.
@@ -64,13 +67,23 @@ def records(
         `paceline.data.element_wise` says that they have a row for each row.
 
     Raises:
-        ValueError: a file is missing, damaged, compressed, or has no records; or `parse` draws random numbers, or
-            returns something else than dense tensors.
+        ValueError: a file is missing, damaged, has no records, or is compressed and others are not; or `parse` draws
+            random numbers, or returns something else than dense tensors.
     """
     paths = [os.fspath(path) for path in ([files] if isinstance(files, str | os.PathLike) else files)]
     if on_error not in get_args(OnError):
         raise ValueError(
             f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))} [row-source]"
+        )
+    _check(EpochOrder(0, shuffle, seed), batch_size)
+    if compression := compression_of(paths):
+        if on_error == "skip":
+            raise ValueError(
+                f"on_error='skip': the files are compressed ({compression}), and what is behind a damaged byte cannot "
+                "be read. Leave it out, and leave out damaged files [record-file]"
+            )
+        return batches_of_compressed_files(
+            paths, compression, parse, batch_size, shuffle=shuffle, seed=seed, drop_remainder=drop_remainder
         )
     found = RecordFiles(paths, on_error)
     if not len(found):
@@ -189,6 +202,18 @@ def batches_of_rows(
 
 
 def _dataset(order: EpochOrder, batch_size: int, drop_remainder: bool, *, facts: tuple[str, ...], **source: Any) -> Any:
+    _check(order, batch_size)
+    how = f"shuffle={order.shuffle!r}, seed={order.seed}, batch_size={batch_size}, drop_remainder={drop_remainder}"
+    return IndexSource(
+        order=order,
+        batch_size=batch_size,
+        drop_remainder=drop_remainder,
+        facts=(how, *facts),
+        **source,
+    ).dataset()
+
+
+def _check(order: EpochOrder, batch_size: int) -> None:
     for name, number in (("batch_size", batch_size), ("seed", order.seed)):
         if not hasattr(number, "__index__"):
             raise ValueError(f"{name}={number!r}: expected an integer [row-source]")
@@ -199,14 +224,6 @@ def _dataset(order: EpochOrder, batch_size: int, drop_remainder: bool, *, facts:
             f"shuffle={order.shuffle!r}: expected True, False or 'blocks'. There is no buffer whose size could be said "
             "[row-source]"
         )
-    how = f"shuffle={order.shuffle!r}, seed={order.seed}, batch_size={batch_size}, drop_remainder={drop_remainder}"
-    return IndexSource(
-        order=order,
-        batch_size=batch_size,
-        drop_remainder=drop_remainder,
-        facts=(how, *facts),
-        **source,
-    ).dataset()
 
 
 def _not_rows(source: Any) -> str:

@@ -258,12 +258,8 @@ def auto_sharded(dataset: Any, rank: int, size: int) -> Any:
     return _AutoShardDataset(dataset, size, rank, size)
 
 
-def vectorised(function: Any, rows: Any) -> Any:
-    """`function` of each row, as `tf.vectorized_map`; bytes may be decoded (`tf.io.decode_raw`), too.
-
-    Raises:
-        ValueError: it has an operation that cannot be called for many rows at once.
-    """
+def is_vectorised(kind: str) -> bool:
+    """Whether `tf.vectorized_map` knows operations of this kind; `tf.io.decode_raw`, which it does not, is added."""
     if "DecodeRaw" not in pfor._pfor_converter_registry:
 
         @pfor.RegisterPFor("DecodeRaw")  # type: ignore[untyped-decorator]
@@ -271,7 +267,7 @@ def vectorised(function: Any, rows: Any) -> Any:
             options = {name: of_rows.get_attr(name) for name in ("out_type", "little_endian")}
             return pfor.wrap(tf.raw_ops.DecodeRaw(bytes=of_rows.stacked_input(0), **options), True)
 
-    return tf.vectorized_map(function, rows, fallback_to_while_loop=False)
+    return kind in pfor._pfor_converter_registry
 
 
 def writes_file(dataset: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.data.compat import vectorised
+from paceline.data.compat import is_vectorised
 from paceline.data.fingerprint import DRAWS
 from paceline.data.python_faults import keeps_fault
 from paceline.data.row_wise import ROUNDS_EACH_NUMBER_ALONE
@@ -19,11 +19,12 @@ _Function = Callable[..., list[Any]]
 
 # fmt: off
 _ROUNDS_NOTHING = frozenset([
-    "ArgMax", "ConcatV2", "Const", "DecodeRaw", "EnsureShape", "ExpandDims", "GatherV2", "NoOp", "OneHot", "Pack",
-    "Pad", "PadV2", "ParseExampleV2", "Placeholder", "Reshape", "ReverseV2", "Select", "SelectV2", "Slice", "Split",
+    "ArgMax", "ConcatV2", "DecodeRaw", "EnsureShape", "ExpandDims", "GatherV2", "OneHot", "Pack",
+    "Pad", "PadV2", "ParseExampleV2", "Reshape", "ReverseV2", "Select", "SelectV2", "Slice", "Split",
     "SplitV", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unpack",
 ])
 # fmt: on
+_OF_NO_ROW = frozenset(["Const", "NoOp", "Placeholder"])
 _FIXES_SHAPE = frozenset(["EnsureShape", "Reshape"])
 
 
@@ -39,11 +40,10 @@ def batch_parser(parse: Callable[..., Any]) -> tuple[_Function, Any]:
     Raises:
         ValueError: it draws random numbers, or returns something else than dense tensors of known rank.
     """
-    parameters = inspect.signature(parse).parameters
-    takes_seed = "seed" in parameters or sum(one.default is one.empty for one in parameters.values()) > 1
+    has_seed = takes_seed(parse)
 
     def function(record: Any, seed: Any) -> Any:
-        return parse(record, seed) if takes_seed else parse(record)
+        return parse(record, seed) if has_seed else parse(record)
 
     traced = tf.function(function).get_concrete_function(tf.TensorSpec([], tf.string), tf.TensorSpec([2], tf.int64))
     spec = tf.nest.map_structure(tf.type_spec_from_value, traced.structured_outputs)
@@ -64,12 +64,19 @@ def batch_parser(parse: Callable[..., Any]) -> tuple[_Function, Any]:
     return of_all or _one_after_the_other(of_row, tf.nest.flatten(spec)), spec
 
 
+def takes_seed(parse: Callable[..., Any]) -> bool:
+    """Whether a function takes a record and a seed."""
+    parameters = inspect.signature(parse).parameters
+    return "seed" in parameters or sum(one.default is one.empty for one in parameters.values()) > 1
+
+
 def _is_same_for_all(traced: Any) -> bool:
     """Whether a traced function of a row gives the same bits, if each operation is called for many rows at once."""
     if any(tensor.dtype in (tf.resource, tf.variant) for tensor in traced.captured_inputs):
         return False
     for operation in traced.graph.get_operations():
-        if operation.type not in ROUNDS_EACH_NUMBER_ALONE | _ROUNDS_NOTHING:
+        kind = operation.type
+        if kind not in _OF_NO_ROW and not (kind in ROUNDS_EACH_NUMBER_ALONE | _ROUNDS_NOTHING and is_vectorised(kind)):
             return False
         for tensor in operation.outputs:
             readers = tensor.consumers()
@@ -83,7 +90,7 @@ def _of_all(of_row: _Function) -> _Function | None:
     """`of_row` for many rows at once; None: TensorFlow does not know how."""
 
     def of_rows(records: Any, seeds: Any) -> list[Any]:
-        return list(vectorised(lambda row: of_row(*row), (records, seeds)))
+        return list(tf.vectorized_map(lambda row: of_row(*row), (records, seeds), fallback_to_while_loop=False))
 
     try:
         tf.function(of_rows).get_concrete_function(tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 2], tf.int64))

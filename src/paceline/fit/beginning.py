@@ -133,6 +133,7 @@ def _check_steps(data: DataDescription) -> None:
 
 
 _ALL = "every rank reads all data and computes its rows of each batch"
+_OWN = "each rank reads its own batches, as the script distributes them"
 
 
 def start_line(data: DataDescription, num_batches: int | None, size: int) -> str:
@@ -143,7 +144,7 @@ def start_line(data: DataDescription, num_batches: int | None, size: int) -> str
         else f"{num_batches} steps an epoch"
     )
     if data.is_local:
-        return f"{size} replicas; {steps}; each rank reads its own batches, as the script distributes them"
+        return f"{size} replicas; {steps}; {data.work or _OWN}"
     if data.batch_size is None:
         batch = "batch size unknown"
     else:

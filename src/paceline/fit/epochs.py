@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.data.auto_shard import is_sharded_by_hand
+from paceline.data.auto_shard import how_divided, is_sharded_by_hand
 from paceline.data.batch_rows import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.freed_iterators import freed_in_threads
@@ -203,7 +203,7 @@ class _Distributor:
             is_local=is_own or is_sharded_by_script,
             steps_per_epoch=self._iterator.steps_per_epoch,
             of_arrays=isinstance(self._iterator.data_adapter, ArrayDataAdapter),
-            work="" if division is None else work_of(division),
+            work=how_divided(dataset) if is_sharded_by_script else "" if division is None else work_of(division),
             facts=() if source is None else source.facts,
         )
         if (model := self._iterator._predicting_model) is not None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import keras
 
+from paceline.data.shuffles import draw_as_iterators
 from paceline.data.streams import num_read_behind
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
@@ -176,8 +177,7 @@ class DataCursor:
         adapter = self._epochs.data_adapter
         if isinstance(adapter, compat.GeneratorDataAdapter):
             return read_stream_again(self._epochs.stream, dataset, before, current, self._is_chief)
-        for _ in before:
-            iter(dataset)  # a shuffle draws one seed for each iterator, read or not
+        draw_as_iterators(self._epochs._distributed_dataset, before)
         if isinstance(adapter, compat.PyDatasetAdapter) and adapter.enqueuer is None:
             begin_at(adapter, current)
             current = 0
@@ -277,8 +277,8 @@ class DataCursor:
                 self._epochs._given, num_read_behind(len(compat.first_batches(adapter)), batches), self._is_chief
             )
             return
-        for _ in batches if self._epochs.reading is None else ():  # numbers of epochs are with the generators
-            iter(self._epochs._distributed_dataset)
+        if self._epochs.reading is None:  # numbers of epochs are with the generators
+            draw_as_iterators(self._epochs._distributed_dataset, list(batches))
 
     def _now(self) -> Begin:
         tensors: Tensors = {}
