@@ -1,4 +1,7 @@
-"""``started_job.py HOW``: two stages, however they were started; HOW: "ends", "fails" (the last stage) or "goes on"."""
+"""``started_job.py HOW``: two stages, however they were started.
+
+HOW: "ends", "fails" (the last stage), "goes on", or "saves alone" (rank 0).
+"""
 
 import sys
 
@@ -43,3 +46,7 @@ with paceline.PipelineStrategy(stages=2, micro_batches=2).scope():
 epochs = 100_000 if sys.argv[1] == "goes on" else 2
 history = model.fit(rows, rows[:, 0], batch_size=8, epochs=epochs, shuffle=False, verbose=0, callbacks=[Tells()])
 print("END", [float(value).hex() for value in history.history["loss"]], flush=True)
+if sys.argv[1] == "saves alone" and paceline.rank() == 0:
+    model.save("alone.keras")
+if sys.argv[1] == "saves alone":
+    model.fit(rows, rows[:, 0], batch_size=8, verbose=0)

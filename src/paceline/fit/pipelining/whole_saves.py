@@ -76,6 +76,7 @@ def _strategy_dividing(model: Any) -> PipelineStrategy | None:
 def _with_all_values(model: Any, strategy: PipelineStrategy, write: Callable[[], Any]) -> None:
     """The chief calls `write`, which may read every variable of the model and its optimizer. Collective."""
     group: Group = strategy.pipeline
+    strategy.fit_group.barrier()  # names a rank that saves alone: what is gathered below may look like others' words
     if strategy.replica == 0:  # the others have the same
         whole = _Whole(model, pipelined(model), group)
         if group.rank == 0:
