@@ -13,7 +13,7 @@ sys.path.insert(0, str(HERE.parent))
 import harness  # noqa: E402
 
 WORKER = str(HERE / "records_worker.py")
-WAYS = ["naive", "naive, divided", "dealt by file", "records", "records, row by row", "grain"]
+WAYS = ["naive", "naive, divided", "dealt by file", "records", "records, parse", "grain"]
 BASES = ("naive", "dealt by file", "grain")
 
 

@@ -89,7 +89,7 @@ def own_batches(folder: Path, way: str) -> Any:
         return with_one_thread(batches.map(parse_batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2))
     if way == "grain":
         return grain_batches(folder)
-    data = paceline.data.records(files, parse if way == "records, row by row" else None, BATCH, shuffle=True)
+    data = paceline.data.records(files, parse if way == "records, parse" else None, BATCH, shuffle=True)
     if way == "records":
         data = data.map(parse_batch, num_parallel_calls=tf.data.AUTOTUNE)
     return local_batches(data, RANK, SIZE, division=divided(data))

@@ -95,6 +95,13 @@ def test_stages_that_were_not_seen_running_are_not_made_up(monkeypatch: pytest.M
         paceline.data.profile(tf.data.Dataset.range(4).batch(2), seconds=0.05)
 
 
+def test_few_rows_are_called_few() -> None:
+    few = tf.data.Dataset.range(16).map(slow).shuffle(16).batch(4)
+    assert "% of an epoch passes before its first batch" in str(paceline.data.profile(few, seconds=0.5))
+    many = tf.data.Dataset.range(10_000).map(slow).batch(4)
+    assert "before its first batch" not in str(paceline.data.profile(many, seconds=0.1))
+
+
 def test_a_change_keeps_everything_behind_the_stage() -> None:
     def build() -> tuple[Any, Any]:
         tf.random.set_seed(3)

@@ -81,6 +81,7 @@ def profile(dataset: Any, *, seconds: float = 1.0) -> DataProfile:
         tuple(_marked(cost, total, division) for cost in costs),
         tuple(sorted((one for one in found if one.gain >= _WORTH_A_LINE), key=lambda one: -one.gain)),
         clock.gain(as_in_fit(dataset), rank, _NUM_WORKERS),
+        clock.share_of_starts(as_in_fit(dataset)),
         getattr(division, "stays", ""),
     )
 
@@ -107,6 +108,17 @@ class _Clock:
             rows += int(rows_of(first)) + of_rest
             elapsed += time.perf_counter() - begun
         return rows / elapsed
+
+    def share_of_starts(self, dataset: Any) -> float:
+        """Of the time of an epoch, what passes before its first batch; 0 if it is longer than is looked at."""
+        begun = time.perf_counter()
+        iterator = iter(dataset)
+        next(iterator, None)
+        started = time.perf_counter()
+        for _ in iterator:
+            if time.perf_counter() - begun >= self._seconds:
+                return 0.0
+        return (started - begun) / (time.perf_counter() - begun)
 
     def gain(self, dataset: Any, changed: Any, times: int = 1) -> float:
         """How many times more rows a second `changed` gives, `times` over, than `dataset`, read in turn."""

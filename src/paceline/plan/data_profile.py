@@ -39,6 +39,9 @@ class Advice:
     """Rows per second with the change, over those without."""
 
 
+_NOTABLE_SHARE = 0.25
+
+
 @dataclass(frozen=True, slots=True)
 class DataProfile:
     """What was measured."""
@@ -51,6 +54,8 @@ class DataProfile:
     """The largest gain first."""
     gain_of_two_workers: float
     """Rows per second of both together, if each has as many cores as this process, over those of one."""
+    share_of_starts: float
+    """Of the time of whole epochs, what passes before their first batch."""
     stays: str
     """What each worker does for all rows, and how to change that; empty: nothing that is worth a word."""
 
@@ -61,9 +66,18 @@ class DataProfile:
             f"{self.rows_per_second:.0f} rows/s in one worker.",
             f"Two workers, each with as many cores: {self.gain_of_two_workers:.2f} times as many.",
         ]
+        if self.share_of_starts > _NOTABLE_SHARE:
+            told.append(
+                f"{self.share_of_starts:.0%} of an epoch passes before its first batch, as the pipeline starts and "
+                "shuffles fill their buffers. With so few rows, changes of stages show little: profile more."
+            )
         if self.stays:
             told.append(f"{self.stays[0].upper()}{self.stays[1:]}.")
-        told.append("Measured changes:" if self.advice else "No change was found that makes it faster.")
+        told.append(
+            "Measured changes of the input alone (`fit` gains as much while it waits for input):"
+            if self.advice
+            else "No change was found that makes it faster."
+        )
         return told + [f"  {one.change}: {one.gain:.1f} times as fast" for one in self.advice]
 
     def __str__(self) -> str:
