@@ -23,6 +23,7 @@ import tensorflow as tf
 from paceline.comm.memory_ring import HostRings
 from paceline.data.batch_rows import differing_rows, local_slice, named_components
 from paceline.data.fingerprint import FingerprintLog, Part, parts_of
+from paceline.data.thread_turns import ShortTurns
 
 _ITEM, _END, _FAULT = range(3)
 _GRACE_SECONDS = 1.0
@@ -68,6 +69,7 @@ class ItemRings:
         self._number = 0
         """Of the newest iterator; 0: nobody reads."""
         self._newest = 0
+        self._turns = ShortTurns()
         self._making, self._taking = threading.Lock(), threading.Lock()
         self._own_fault: Exception | None = None
         """That this rank's source has raised, as it was raised."""
@@ -78,10 +80,13 @@ class ItemRings:
         """A new iterator is about to be made; those before it are over."""
         self._newest += 1
         self._number, self._fault = self._newest, None
+        if self._rings.writer is not None:
+            self._turns.begin()
 
     def leave(self) -> None:
         """Nobody reads any more: threads that wait go on, and end."""
         self._number = 0
+        self._turns.end()
 
     end = leave
 
