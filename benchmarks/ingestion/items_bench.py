@@ -26,12 +26,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one round, to see that it works")
+    parser.add_argument("--processor", action="store_true", help="rows for each second of the chief's processor time")
     options = parser.parse_args()
+    figure = "rows_per_processor_second" if options.processor else "rows_per_second"
     speeds: dict[str, list[float]] = {way: [] for way in WAYS}
     rings = []
     for round_ in range(1 if options.quick else options.repeats):
         for way, (workers, division, threads) in WAYS.items():
-            speeds[way].append(run(workers, "fit", division, threads)["rows_per_second"])
+            speeds[way].append(run(workers, "fit", division, threads)[figure])
             print(f"round {round_ + 1}  {way}: {speeds[way][-1]:.0f} rows/s", flush=True)
         rings.append(run(2, "ring"))
         print(f"round {round_ + 1}  12 MB through the ring: {rings[-1]}", flush=True)
