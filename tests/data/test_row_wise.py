@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_data_adapter, tf_dataset_adapter
 
+import paceline.data
+from paceline.data import compat
 from paceline.data.array_batches import ArrayDivision
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.local_batches import divided, local_batches
@@ -36,14 +38,27 @@ def _numbers(batch: int = 4, *, drops: bool = False) -> Any:
         lambda x: tf.expand_dims(x, 1),
         lambda x: tf.squeeze(tf.expand_dims(x, -1), -1),
         lambda x: tf.reshape(x, [-1, 3, 1]),
-        lambda x: tf.where(x > 3, 1, 0) if False else tf.maximum(x, x * 2),
+        lambda x: tf.where(x > 3, 1, x),
+        lambda x: tf.transpose(tf.reshape(x, [-1, 3, 1]), [0, 2, 1]),
+        lambda x: tf.concat([x[:, 1:], x[..., :1], x[:, tf.newaxis, 0]], axis=1),
+        lambda x: tf.stack([x, x[:, ::-1]], axis=-1),
     ],
 )
-def test_row_by_row(function: Callable[[Any], Any]) -> None:
-    mapped = _numbers().map(function)
+@pytest.mark.parametrize("drops", [False, True])
+def test_row_by_row(function: Callable[[Any], Any], drops: bool) -> None:
+    def make() -> Any:
+        return _numbers(5, drops=drops).map(function)
+
+    mapped = make()
     assert is_row_wise(mapped)
     whole = [tf.nest.flatten(batch) for batch in mapped]
-    ranks = [[tf.nest.flatten(batch) for batch in local_batches(_numbers().map(function), rank, 2)] for rank in (0, 1)]
+    logs = [FingerprintLog(), FingerprintLog()]
+    locals_ = [local_batches(make(), rank, 2, log=log) for rank, log in enumerate(logs)]
+    specs = [tf.nest.flatten(one.element_spec) for one in locals_]
+    assert [[leaf.shape[0] for leaf in spec] for spec in specs] == [
+        [rows if drops else None] * len(specs[0]) for rows in (3, 2)
+    ]
+    ranks = [[tf.nest.flatten(batch) for batch in one] for one in locals_]
     for batch, *parts in zip(whole, *ranks, strict=True):
         for leaf, *own in zip(batch, *parts, strict=True):
             np.testing.assert_array_equal(np.concatenate(own), leaf.numpy())
@@ -72,8 +87,61 @@ def test_not_row_by_row_as_far_as_is_known(function: Callable[[Any], Any]) -> No
     assert not is_row_wise(_numbers().map(function))
 
 
-def test_a_number_of_rows_that_is_part_of_the_graph_stays() -> None:
-    assert not is_row_wise(_numbers(3, drops=True).map(lambda x: x * 2))
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + tf.shape(x)[0] * tf.range(tf.shape(x)[0])[:, tf.newaxis],
+        lambda x: x + tf.ones_like(x),
+        lambda x: tf.reshape(x, [5, 3]),
+        lambda x: (x, tf.ones([5])),
+        paceline.data.element_wise(lambda x: x * 2),
+    ],
+)
+def test_a_number_of_rows_that_is_part_of_the_graph_stays(function: Callable[[Any], Any]) -> None:
+    assert not is_row_wise(_numbers(5, drops=True).map(function))
+
+
+_FEATURES = {"x": tf.io.FixedLenFeature([2], "float32"), "y": tf.io.FixedLenFeature([], "int64", -1)}
+
+
+def _examples(batch: int, *, drops: bool) -> Any:
+    def example(number: int) -> bytes:
+        x = tf.train.Feature(float_list=tf.train.FloatList(value=[number, number / 3]))
+        y = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+        return tf.train.Example(
+            features=tf.train.Features(feature={"x": x, "y": y} if number else {"x": x})
+        ).SerializeToString()
+
+    return tf.data.Dataset.from_tensor_slices([example(number) for number in range(13)]).batch(
+        batch, drop_remainder=drops
+    )
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("size", [2, 3])
+def test_examples_are_parsed_by_the_rank_whose_rows_they_are(size: int, drops: bool) -> None:
+    def make() -> Any:
+        parsed = _examples(5, drops=drops).map(lambda records: tf.io.parse_example(records, _FEATURES))
+        return parsed.map(lambda row: (row["x"] * 2, tf.one_hot(row["y"], 3)), num_parallel_calls=2)
+
+    assert all(map(is_row_wise, (make(), compat.inputs_of(make())[0])))
+    ranks = [list(local_batches(make(), rank, size, log=FingerprintLog())) for rank in range(size)]
+    for whole, *parts in zip(make(), *ranks, strict=True):
+        for leaf, *own in zip(whole, *parts, strict=True):
+            np.testing.assert_array_equal(np.concatenate(own), leaf.numpy())
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        tf.io.VarLenFeature("float32"),
+        tf.io.RaggedFeature("float32"),
+        tf.io.FixedLenSequenceFeature([], "float32", True),
+    ],
+)
+def test_features_of_any_length_are_parsed_with_the_batch(feature: Any) -> None:
+    parsed = _examples(5, drops=False).map(lambda records: tf.io.parse_example(records, {"x": feature})["x"])
+    assert not is_row_wise(parsed)
 
 
 def test_keras_class_weights_are_chosen_row_by_row() -> None:

@@ -19,6 +19,7 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
+from paceline.data.row_wise import for_any_rows, has_fixed_rows
 from paceline.data.stages import Division, ReadAhead, in_order_of
 
 
@@ -73,7 +74,7 @@ def _behind_batch(own: Any, division: Division, static_rows: int | None) -> Any:
         if compat.kind_of(one) == "Prefetch":
             own = own.prefetch(compat.read_ahead_of(one))
         else:
-            own = own.map(_calling(one, 0), **compat.options_of_map(one))
+            own = own.map(_calling(one, 0, is_behind_batch=True), **compat.options_of_map(one))
             spec = one.element_spec
     return own.map(packing(spec, static_rows))
 
@@ -88,7 +89,7 @@ def _first_row_mapped(division: Division, flat: list[Any]) -> list[Any]:
             row = called(step.dataset, step.first, row)
         row = [tensor[tf.newaxis] for tensor in row]
     for one in division.batch_steps:
-        row = row if compat.kind_of(one) == "Prefetch" else called(one, 0, row)
+        row = row if compat.kind_of(one) == "Prefetch" else called(one, 0, row, is_behind_batch=True)
     return row
 
 
@@ -101,17 +102,19 @@ def _mapped(rows: Any, division: Division) -> Any:
     return rows
 
 
-def called(one: Any, at: int, flat: list[Any]) -> list[Any]:
+def called(one: Any, at: int, flat: list[Any], *, is_behind_batch: bool = False) -> list[Any]:
     """The tensors of a row, or batch, of which the traced function of a map has replaced its arguments, from `at`."""
+    if is_behind_batch and has_fixed_rows(one):
+        return for_any_rows(one, flat)
     function = compat.traced_function_of(one)
     end = at + len(function.inputs) - len(function.captured_inputs)
     return [*flat[:at], *function(*flat[at:end]), *flat[end:]]
 
 
-def _calling(one: Any, at: int) -> Any:
+def _calling(one: Any, at: int, *, is_behind_batch: bool = False) -> Any:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def call(*flat: Any) -> Any:
-        return tuple(called(one, at, list(flat)))
+        return tuple(called(one, at, list(flat), is_behind_batch=is_behind_batch))
 
     return call
 

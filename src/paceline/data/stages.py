@@ -110,13 +110,13 @@ def division_of(dataset: Any) -> Division | Whole:
         elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
             steps.append(one)
         elif kind != "Options":
-            return Whole(_behind_batch(one))
+            return Whole(_behind_batch(one) or _stays_before(one, _IN_THE_WAY.get(kind, "")))
         [one] = compat.inputs_of(one)
     batch = one
-    if compat.options_of_batch(batch) is None or not _is_dense(batch.element_spec):
-        return Whole()
-    found = _Found()
     [behind] = compat.inputs_of(batch)
+    if compat.options_of_batch(batch) is None or not _is_dense(batch.element_spec):
+        return Whole(_stays_before(behind, "as its rows are ragged or sparse: dense ones would be divided"))
+    found = _Found()
     rows, row_steps = _lowered(behind, 0, found)
     if draws_by_chance(rows):  # ranks draw other numbers, which only whole batches tell from other rows
         return Whole(found.stays)
@@ -156,6 +156,8 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
         rows, steps = _lowered(source, first, found)
         if steps or _has_fixed_shapes(source.element_spec):
             return rows, [*steps, RowMap(one, first)]
+        reason = "as the rows before it have no fixed shape: tf.ensure_shape before it would give them one"
+        found.reasons += [reason_of] if (reason_of := _stays_before(one, reason)) else []
         return one, []
     if is_order(one) or kind in ("Prefetch", "Options"):
         [source] = compat.inputs_of(one)
@@ -167,6 +169,8 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
         return (rows if kind == "Options" else in_order_of(one, rows)), steps
     if kind == "Zip":
         return _lowered_zip(one, first, found)
+    if told := _stays_before(one, _IN_THE_WAY.get(kind, "")):
+        found.reasons.append(told)
     return one, []
 
 
@@ -251,6 +255,27 @@ def _behind_batch(one: Any) -> str:
         f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches: before "
         ".batch(), it would work on the rows of this rank"
     )
+
+
+_IN_THE_WAY = {
+    "Cache": "as .cache() behind it keeps its rows: behind .cache(), it would run in each epoch, on own rows",
+    "Filter": "as .filter() behind it needs what it returns: behind .filter(), it would run on the rows of this rank",
+    "FlatMap": "as .flat_map() behind it makes other rows of what it returns",
+    "Interleave": "as .interleave() behind it makes other rows of what it returns",
+    "PaddedBatch": "as .padded_batch() pads to the longest row of a batch: in .batch(), rows of one shape are divided",
+    "ParallelInterleave": "as .interleave() behind it makes other rows of what it returns",
+    "Unbatch": "as .unbatch() behind it makes other rows of what it returns",
+}
+"""Stages that need rows which are mapped already, and what to write instead."""
+
+
+def _stays_before(one: Any, reason: str) -> str:
+    """What to tell of a stage that keeps the maps before it where they are; empty: nothing is computed there."""
+    maps = (stage for stage in compat.with_sources(one) if compat.kind_of(stage) in MAPS and _computes(stage))
+    stays = next(maps, None)
+    if stays is None or not reason:
+        return ""
+    return f"map `{name_of_map(stays)}` runs on all rows on every rank, {reason_to_stay(stays) or reason}"
 
 
 def name_of_map(one: Any) -> str:
