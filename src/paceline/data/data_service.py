@@ -3,15 +3,13 @@
 | K | which batches | a rank gets |
 |---|---|---|
 | 1 | those of one worker, in its order: `served_batches.py` | its rows of each |
-| more | whichever are ready: tf.data's dynamic sharding | some of them, whole, of which it trains on a part a step |
+| more | whichever are ready: `dealt_batches.py` | some of them, whole, of which it trains on a part a step |
 """
 
 import logging
 import os
 import time
 from typing import Any
-
-import tensorflow as tf
 
 from paceline.cluster import environment, job_options
 from paceline.cluster.address_text import is_loopback
@@ -21,6 +19,7 @@ from paceline.cluster.options import read_variables
 from paceline.comm.world import current_world
 from paceline.data import compat
 from paceline.data.data_worker import answers, dispatch_at
+from paceline.data.dealt_batches import dealt_batches
 from paceline.data.readings import number_of_new_source
 from paceline.data.served_batches import ServedBatches
 from paceline.errors import ConfigurationError, StartError
@@ -30,8 +29,6 @@ _LOGGER = logging.getLogger("paceline")
 _OF_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _POLL_SECONDS = 0.2
 _START_TIMEOUT_SECONDS = 60.0
-
-_DYNAMIC = tf.data.experimental.service.ShardingPolicy.DYNAMIC
 
 
 def service(dataset: Any) -> Any:
@@ -75,13 +72,7 @@ def service(dataset: Any) -> Any:
     compression = None if is_loopback(address.rpartition(":")[0].strip("[]")) else "AUTO"
     if num_workers == 1:
         return ServedBatches(number=number, given=dataset, target=target, compression=compression).dataset()
-    distribute = tf.data.experimental.service
-    name = f"paceline-{number}"
-    identity = distribute.register_dataset(target, dataset, compression=compression, dataset_id=name)
-    dealt = distribute.from_dataset_id(_DYNAMIC, target, identity, dataset.element_spec, job_name=name)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dealt.with_options(options)
+    return dealt_batches(dataset, number, target, compression)
 
 
 def _said_of(num_workers: int) -> str:

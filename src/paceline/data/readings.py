@@ -80,7 +80,7 @@ class MadeIterators:
     def new_iterator(self) -> None:
         """One is about to be made."""
         with _lock:
-            self._made = self._next()
+            self._made, self._first_batch = self._next(), 0
         if self._num_asked is not None:
             self._num_asked, self._num_asked_before = None, self._num_asked
 

@@ -132,6 +132,8 @@ def worker_environment(
     if plan.identity.serves:
         # No word of each connection, nor of each message that is lost with a process: the launcher names the process.
         variables.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    elif environment.DATA_SERVICE in told:  # of how the dispatcher in the chief's process is set up
+        variables.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     # Sets of strings are listed in the order of their hashes: `list(set(labels))` must be the same on all ranks.
     variables.setdefault("PYTHONHASHSEED", str(plan.identity.seed % _HASH_SEEDS))
     variables.pop(environment.CPUS, None)  # a launcher inside a worker of another job
