@@ -40,7 +40,10 @@ def endless_rounds(given: Any, size: int, epoch: int, first: int, stride: int) -
     do_not_convert = tf.autograph.experimental.do_not_convert
     zero, one, endless = (tf.constant(number, tf.int64) for number in (0, 1, -1))
     # A shuffle draws its seeds with its iterator, but one below another draws with the first element of that.
-    num_read = one if sum("Shuffle" in compat.kind_of(stage) for stage in compat.with_sources(given)) > 1 else zero
+    kinds = [compat.kind_of(stage) for stage in compat.with_sources(given)]
+    num_read = one if sum("Shuffle" in kind for kind in kinds) > 1 else zero
+    if "Repeat" in kinds and int(given.cardinality()) >= 0:  # a shuffle below it draws for each repetition
+        num_read = endless
 
     def parts_of(*element: Any) -> Any:
         batch = element if isinstance(given.element_spec, tuple) else element[0]
