@@ -150,7 +150,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     ),
     (trainer_module, ("reduce_per_replica", "potentially_ragged_concat", "TFEpochIterator")),
     (EpochIterator, ("_get_iterator", "_enumerate_iterator", "_interrupted_warning")),
-    (PyDatasetAdapter, ("_standardize_batch", "_finite_generator", "_infinite_generator")),
+    (PyDatasetAdapter, ("_standardize_batch", "_get_iterator", "_finite_generator", "_infinite_generator")),
     (array_slicing, ("train_validation_split",)),
     (saving_api, ("save_model", "save_weights")),
     (saving_lib, ("save_model", "save_weights_only")),

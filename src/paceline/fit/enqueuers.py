@@ -76,9 +76,9 @@ class EnqueuerOfSome:
         enqueuer = self._enqueuer
         num_items = len(self._order[self._number :: self._size])
         made = enqueuer.get() if num_items else iter(())
+        # Not stopped behind the last one: by then the next epoch may have begun.
         for item in itertools.islice(made, num_items):
             yield self._adapter._standardize_batch(item)
-        self.stop()
 
     def first_item(self) -> Any:
         """The first one of all."""

@@ -13,6 +13,7 @@ The methods at the ends of an epoch are called on every rank. Before, what items
 on all ranks: the random generators of the process, and attributes of the object up to 4 MB.
 """
 
+import itertools
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -125,7 +126,10 @@ class ItemMakers:
         if self._enqueuer is not None:
             return self._enqueuer.items()
         items = self._adapter._get_iterator()
-        return items if self._has_enqueuer else self._watched(items)
+        if not self._has_enqueuer:
+            return self._watched(items)
+        # Behind the last item, Keras would stop the enqueuer, which may have begun the next epoch by then.
+        return itertools.islice(items, self._adapter.py_dataset.num_batches)
 
     def ask_for(self, num_batches: int) -> None:
         """Steps have asked for so many batches of the newest iterator."""
