@@ -74,7 +74,8 @@ class ItemRings:
         self._own_fault: Exception | None = None
         """That this rank's source has raised, as it was raised."""
         self._fault: Exception | None = None
-        """That a rank's has raised, where the newest iterator ends."""
+        """That of the item where the newest iterator ends."""
+        self._is_own_fault = False
 
     def begin(self) -> None:
         """A new iterator is about to be made; those before it are over."""
@@ -99,9 +100,8 @@ class ItemRings:
         fault, self._fault = self._fault, None
         if fault is None:
             return
-        if self._own_fault is not None:
-            raise self._own_fault from None
-        time.sleep(_GRACE_SECONDS)
+        if not self._is_own_fault:
+            time.sleep(_GRACE_SECONDS)
         raise fault from None
 
     def batches(self, log: FingerprintLog | None) -> Iterator[Any]:
@@ -119,7 +119,8 @@ class ItemRings:
             if kind == _END:
                 return
             if kind == _FAULT:  # TensorFlow would print it, again and again, and hand on its text only
-                self._fault = leaves
+                is_own = self._rings.writer is not None and position % len(self._rings.readers) == self._rings.number
+                self._fault, self._is_own_fault = self._own_fault if is_own else leaves, is_own
                 return
             if parts and log is not None:
                 log.take(position, parts if position else self._parts_of_first(parts))
