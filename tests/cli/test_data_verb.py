@@ -14,18 +14,31 @@ LIMIT_SECONDS = 240
 
 SCRIPT = """
 import sys
+import time
 import keras
 import tensorflow as tf
 
 def decode(number):
     return tf.reduce_sum(tf.random.stateless_uniform([50_000], [number, 1]))[tf.newaxis], [0.0]
 
+def wait(value):
+    time.sleep(0.1)
+    return value
+
+class Slow(keras.layers.Layer):
+    def call(self, value):
+        return tf.ensure_shape(tf.numpy_function(wait, [value], tf.float32, stateful=True), value.shape)
+
+class Script(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        raise SystemExit("a profile calls none of the script's callbacks")
+
 print("the script runs", sys.argv[1:])
 rows = tf.data.Dataset.range(1000).map(decode)
-model = keras.Sequential([keras.layers.Dense(1)])
+model = keras.Sequential([Slow(trainable=False), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
-model.fit(rows.batch(10), epochs=3)
-raise SystemExit("a profile trains nothing")
+model.fit(rows.batch(10), epochs=3, callbacks=[Script()])
+raise SystemExit("a profile ends the script")
 """
 
 
@@ -43,6 +56,9 @@ def test_a_profile_of_a_script(tmp_path: Path) -> None:
     told = json.loads(finished.stdout)
     assert [stage["name"] for stage in told["stages"]] == ["Range", "Map decode", "Batch"]
     assert told["stages"][1]["share"] > 0.5
+    cached = next(one for one in told["advice"] if one["change"].startswith(".cache()"))
+    assert cached["gain"] > 2
+    assert cached["gain_in_fit"] < cached["gain"] / 2  # training waits for the model
     assert "Map decode" in (tmp_path / "data.svg").read_text().replace("&#160;", " ")
 
 

@@ -76,6 +76,22 @@ def test_what_stays_on_all_rows_is_said() -> None:
     assert profile.gain_of_two_workers < 1.5
 
 
+def test_the_gain_in_fit_is_told_where_there_is_a_fit() -> None:
+    dataset = tf.data.Dataset.range(64).map(sorted_numbers, num_parallel_calls=2).batch(8)
+    trained = []
+
+    def speed(dataset: Any) -> float:
+        trained.append(dataset)
+        return 3.0 if len(trained) % 2 else 1.5  # with the change, and without
+
+    profile = profiling.profile_for(dataset, speed, seconds=0.1)
+    [advice] = profile.advice
+    assert advice.gain_in_fit == 2
+    assert {one.element_spec for one in trained} == {dataset.element_spec}
+    assert f"from the second epoch on: 2.0 times as fast (the input alone: {advice.gain:.1f})" in str(profile)
+    assert "of the input alone (`fit`" not in str(profile)
+
+
 @pytest.mark.parametrize(
     ("build", "said"),
     [

@@ -1,12 +1,14 @@
 """``python -P -m paceline.bootstrap.data_profiling RESULT SCRIPT [ARGUMENTS]``: how `paceline data profile` measures.
 
-Runs the script up to its first `fit`, which measures the data that it is given in place of training. RESULT is a file
-for the profile as JSON. What is wrong is said here, on stderr; the exit code says that it was.
+Runs the script up to its first `fit`, which measures the data that it is given in place of training: alone, and with
+the model. RESULT is a file for the profile as JSON. What is wrong is said here, on stderr; the exit code says that it
+was.
 """
 
 import os
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,15 @@ from paceline.wire.codec import encode
 def main(result: Path, script: Path, arguments: list[str]) -> None:
     """Runs `script`; ends the process."""
     os.dup2(2, 1)  # what the script prints is no part of the profile
+    os.environ.pop("PACELINE_SNAPSHOT_DIR", None)  # what is trained here is thrown away
 
-    def measure(model: Any, x: Any = None, *_: Any, **__: Any) -> None:
-        del model
-        from paceline.data.profiling import profile
+    def measure(fit: Callable[..., Any], model: Any, x: Any) -> None:
+        from paceline.data.profiling import SECONDS, profile_for
+        from paceline.fit.training_speed import speed_in_fit
 
         print("paceline: measuring the data of the first fit ...", file=sys.stderr, flush=True)
         try:
-            result.write_bytes(encode(profile(x)))
+            result.write_bytes(encode(profile_for(x, speed_in_fit(model, fit, SECONDS))))
         except ConfigurationError as refusal:
             print(f"paceline: {refusal}", file=sys.stderr)
             raise SystemExit(EXIT_CONFIGURATION) from None
@@ -35,7 +38,12 @@ def main(result: Path, script: Path, arguments: list[str]) -> None:
         from paceline.fit.install import install_with_keras
 
         install_with_keras()
-        keras.Model.fit = measure
+        fit = keras.Model.fit
+
+        def measured(model: Any, x: Any = None, *_: Any, **__: Any) -> None:
+            measure(fit, model, x)
+
+        keras.Model.fit = measured
 
     after_import("keras", install)
     sys.path.insert(0, str(script.resolve().parent))

@@ -42,7 +42,8 @@ def profile(script: Script, arguments: Arguments = None, as_json: Json = False, 
     """Show where the time of an input pipeline goes, and what would make it faster.
 
     Runs the script up to its first fit, and reads the tf.data.Dataset that fit is given: what each stage costs, what
-    several workers would share, and each change that was tried with what it brought. Nothing is trained.
+    several workers would share, and each change that was tried with what it brought in fit. For that the model is
+    trained for some seconds, without callbacks, and thrown away.
 
     \b
     Examples:

@@ -38,9 +38,13 @@ _LONGEST_EPOCH_SECONDS = 30.0
 """What is cached must have been read once."""
 _LARGEST_CACHE = 1 << 30
 _NUM_WORKERS = 2
+SECONDS = 1.0
+
+Speed = Callable[[Any], float]
+"""Goes through a dataset for a while. Returns rows, batches or steps a second: only ratios of them count."""
 
 
-def profile(dataset: Any, *, seconds: float = 1.0) -> DataProfile:
+def profile(dataset: Any, *, seconds: float = SECONDS) -> DataProfile:
     """Measures an input pipeline: what each stage costs, and what would make it faster.
 
         print(paceline.data.profile(dataset))
@@ -55,6 +59,11 @@ def profile(dataset: Any, *, seconds: float = 1.0) -> DataProfile:
     Raises:
         ConfigurationError: it is something else, has no row, or is not batched.
     """
+    return profile_for(dataset, None, seconds)
+
+
+def profile_for(dataset: Any, speed_in_fit: Speed | None, seconds: float = SECONDS) -> DataProfile:
+    """As `profile`; with `speed_in_fit`, which trains on a dataset, also what each change brings there."""
     if not isinstance(dataset, tf.data.Dataset):
         raise ConfigurationError(
             f"Received {type(dataset).__name__} to profile; expected a tf.data.Dataset of batches: only its stages can "
@@ -74,13 +83,16 @@ def profile(dataset: Any, *, seconds: float = 1.0) -> DataProfile:
             changed = with_change(dataset, stage, change)
             for _ in changed if said.startswith(".cache") else ():
                 pass  # fills the cache
-            found.append(Advice(said, clock.gain(as_in_fit(dataset), as_in_fit(changed))))
+            pair = as_in_fit(dataset), as_in_fit(changed)
+            gain = _gain(clock.rows_per_second, *pair)
+            if gain >= _WORTH_A_LINE:
+                found.append(Advice(said, gain, speed_in_fit and _gain(speed_in_fit, *pair)))
     rank = local_batches(dataset, 0, _NUM_WORKERS)
     return DataProfile(
         clock.rows_per_second(as_in_fit(dataset)),
         tuple(_marked(cost, total, division) for cost in costs),
-        tuple(sorted((one for one in found if one.gain >= _WORTH_A_LINE), key=lambda one: -one.gain)),
-        clock.gain(as_in_fit(dataset), rank, _NUM_WORKERS),
+        tuple(sorted(found, key=lambda one: -one.gain)),
+        _NUM_WORKERS * _gain(clock.rows_per_second, as_in_fit(dataset), rank),
         clock.share_of_starts(as_in_fit(dataset)),
         getattr(division, "stays", ""),
     )
@@ -120,11 +132,6 @@ class _Clock:
                 return 0.0
         return (started - begun) / (time.perf_counter() - begun)
 
-    def gain(self, dataset: Any, changed: Any, times: int = 1) -> float:
-        """How many times more rows a second `changed` gives, `times` over, than `dataset`, read in turn."""
-        pairs = [(self.rows_per_second(changed), self.rows_per_second(dataset)) for _ in range(_ROUNDS)]
-        return float(times * statistics.median(new / old for new, old in pairs))
-
     def model(self, dataset: Any) -> tuple[Any, float]:
         """TensorFlow's own record of an iterator that has run for a while, and the rows of a batch."""
         options = tf.data.Options()
@@ -139,6 +146,11 @@ class _Clock:
         if not rows:
             raise ConfigurationError("The dataset has no row. [data-profile]")
         return latest[-1], rows / batches
+
+
+def _gain(speed: Speed, dataset: Any, changed: Any) -> float:
+    """How many times as fast `changed` is as `dataset`, in turn."""
+    return statistics.median(speed(changed) / speed(dataset) for _ in range(_ROUNDS))
 
 
 @contextlib.contextmanager

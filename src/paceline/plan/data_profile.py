@@ -36,7 +36,16 @@ class Advice:
     change: str
     """What to write."""
     gain: float
-    """Rows per second with the change, over those without."""
+    """Rows per second of the input alone with the change, over those without."""
+    gain_in_fit: float | None = None
+    """The same in `fit`, with the script's model; None if that was not measured."""
+
+    @property
+    def line(self) -> str:
+        """What is told of it."""
+        if self.gain_in_fit is None:
+            return f"{self.change}: {self.gain:.1f} times as fast"
+        return f"{self.change}: {self.gain_in_fit:.1f} times as fast (the input alone: {self.gain:.1f})"
 
 
 _NOTABLE_SHARE = 0.25
@@ -73,12 +82,13 @@ class DataProfile:
             )
         if self.stays:
             told.append(f"{self.stays[0].upper()}{self.stays[1:]}.")
-        told.append(
-            "Measured changes of the input alone (`fit` gains as much while it waits for input):"
-            if self.advice
-            else "No change was found that makes it faster."
-        )
-        return told + [f"  {one.change}: {one.gain:.1f} times as fast" for one in self.advice]
+        if not self.advice:
+            told.append("No change was found that makes it faster.")
+        elif any(one.gain_in_fit is None for one in self.advice):
+            told.append("Measured changes of the input alone (`fit` gains as much while it waits for input):")
+        else:
+            told.append("Measured changes, in `fit` with this model on as many cores:")
+        return told + [f"  {one.line}" for one in self.advice]
 
     def __str__(self) -> str:
         lines = [HEADS, *(one.cells for one in self.stages)]
