@@ -110,7 +110,10 @@ def _generator() -> Any:
     return tf.data.Dataset.from_generator(lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int64))
 
 
-_variable = tf.Variable(0, dtype=tf.int64, trainable=False)
+def _reading_a_variable() -> Any:
+    variable = tf.Variable(0, dtype=tf.int64, trainable=False)
+    return _rows().shuffle(9).map(lambda row: row + variable).batch(4)
+
 
 OPEN: dict[str, Callable[[], Any]] = {
     "rows": lambda: _rows().shuffle(9).batch(4),
@@ -132,7 +135,7 @@ CLOSED: dict[str, Callable[[], Any]] = {
     "calls Python": lambda: _rows().map(lambda row: tf.py_function(int, [row], tf.int64)).shuffle(9).batch(4),
     "a generator": lambda: _generator().shuffle(9).batch(4),
     "draws": lambda: _rows().map(lambda row: row + tf.random.uniform([], 0, 9, tf.int64)).shuffle(9).batch(4),
-    "reads a variable": lambda: _rows().shuffle(9).map(lambda row: row + _variable).batch(4),
+    "reads a variable": _reading_a_variable,
     "another dataset inside": lambda: _rows().shuffle(9).flat_map(lambda row: _rows(2).shuffle(2)).batch(4),
     "some of each": lambda: tf.data.Dataset.sample_from_datasets([_rows(), _rows()]).shuffle(9).batch(4),
     "one after the other": lambda: _rows().concatenate(_rows()).shuffle(9).batch(4),

@@ -26,6 +26,7 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
     program = Program("t.module", ("--epochs", "3"), is_module=True)
     options = JobOptions(
         ps=2,
+        data_workers=2,
         start_timeout_seconds=7.0,
         seed=7,
         bind="none",
