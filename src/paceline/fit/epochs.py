@@ -23,7 +23,7 @@ from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatase
 from paceline.fit.dealing.worker_data import worker_data_of
 from paceline.fit.early_epochs import NoEarlyEpochs, early_epochs, fit_without_data
 from paceline.fit.epoch_streams import GivenStream, NoStream
-from paceline.fit.item_makers import ItemMakers, item_makers, untouched
+from paceline.fit.item_makers import ItemMakers, item_makers, outlives_epoch, untouched
 from paceline.fit.predictions import CountedBatches, predicting_model
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.unbatched import check_batched
@@ -219,7 +219,8 @@ class _Distributor:
             by_chance = functools.partial(self._draws_by_chance, dataset)
             log = FingerprintLog(by_chance, self._iterator.steps_per_epoch, num_repeated)
             self._iterator.same_data = _SameData(log)
-        local = local_batches(dataset, group.rank, group.size, log=log, reads_ahead=not is_stream, division=division)
+        ahead = not is_stream and not outlives_epoch(self._iterator.data_adapter, self._iterator.steps_per_epoch)
+        local = local_batches(dataset, group.rank, group.size, log=log, reads_ahead=ahead, division=division)
         if is_stream:
             return one_ahead(local)
         return local if is_own or is_sharded_by_script else self._with_early_epochs(dataset, local, log)

@@ -193,6 +193,16 @@ def untouched(data: Any) -> Untouched | None:
     return Untouched(data) if has_threads else None
 
 
+def outlives_epoch(adapter: Any, steps_per_epoch: int | None) -> bool:
+    """Whether an iterator of Keras's enqueuer is read in several epochs. Between them the enqueuer stands still.
+
+    Whoever asks the iterator then gets an exception, so it must not be read ahead.
+    """
+    if getattr(adapter, "enqueuer", None) is None:
+        return False
+    return steps_per_epoch is not None or adapter.py_dataset.num_batches is None
+
+
 def item_makers(
     adapter: Any, spec: Any, steps_per_epoch: int | None, before: Untouched | None, strategy: Any
 ) -> ItemMakers | None:
@@ -207,10 +217,8 @@ def item_makers(
     """
     group: Group = strategy.fit_group
     ranks = ranks_of_this_host(group)
-    has_enqueuer = adapter.enqueuer is not None
-    outlives_epoch = has_enqueuer and (steps_per_epoch is not None or adapter.py_dataset.num_batches is None)
-    can_share = is_dense_with_rows(spec) and not outlives_epoch
-    deals = has_enqueuer and not (before is not None and (before.drawn() or before.is_changed()))
+    can_share = is_dense_with_rows(spec) and not outlives_epoch(adapter, steps_per_epoch)
+    deals = adapter.enqueuer is not None and not (before is not None and (before.drawn() or before.is_changed()))
     [most_ranks] = group.all_reduce([np.array(len(ranks))], Reduction.MAX)
     all_can_share, all_deal = group.all_reduce([np.array(can_share), np.array(deals)], Reduction.MIN)
     if int(most_ranks) < 2 or not all_can_share:
