@@ -35,6 +35,8 @@ from paceline.store.retention import METRICS
 _LOGGER = logging.getLogger("paceline")
 
 _LEAVING_SECONDS = 6.0
+_PREVIOUS_SECONDS = 120.0
+"""How long a save waits for the one before."""
 _STATE, _FORM = "state", "form"
 
 
@@ -101,7 +103,7 @@ class TrainingState:
         return info.step
 
     def save(self, step: int, metrics: Mapping[str, float] | None = None) -> None:
-        """Takes a snapshot; it is written while training goes on. Collective.
+        """Takes a snapshot; it is written while training goes on, and the next save waits for that. Collective.
 
         Args:
             step: How many steps of the job are done.
@@ -119,6 +121,7 @@ class TrainingState:
         now = time.monotonic()
         bus.emit(StepDone(self._world.rank, step, 0, step - self._step, now - self._saved_at))
         self._step, self._saved_at = step, now
+        self._manager.settle(_PREVIOUS_SECONDS)  # what the script asks for is not left out, as it is on a schedule
         self._manager.take(step, meta, capture(self._parts, self._manager.layout))
         flags = self._world.flags
         leaving = np.array(flags.wants_to_leave, np.int8)
