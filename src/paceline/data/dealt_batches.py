@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.freed_iterators import freed_in_thread
 from paceline.data.python_faults import keeps_fault
 from paceline.data.readings import MadeIterators
 
@@ -48,7 +49,7 @@ def dealt_batches(given: Any, number: int, target: str, compression: str | None)
         batches = distribute.from_dataset_id(
             distribute.ShardingPolicy.DYNAMIC, target, identity, spec, job_name=f"epoch-{epoch}"
         )
-        live[:] = [iter(batches.map(flat))]
+        live[:] = [freed_in_thread(iter(batches.map(flat)))]
         return compat.resource_of(live[0])
 
     @do_not_convert  # type: ignore[untyped-decorator]

@@ -25,6 +25,7 @@ from paceline.comm.world import current_world
 from paceline.data import compat
 from paceline.data.endless_rounds import ENDLESS, endless_rounds, parts_of_batches
 from paceline.data.fingerprint import FingerprintLog, draws_by_chance
+from paceline.data.freed_iterators import freed_in_thread
 from paceline.data.index_source import mark_as_source
 from paceline.data.python_faults import keeps_fault
 from paceline.data.readings import MadeIterators
@@ -243,15 +244,15 @@ class _Stream:
         rounds = endless_rounds(source.given, self._size, epoch + passed, first, stride)
         identity = tf_service.register_dataset(source.target, rounds, source.compression, dataset_id=name)
         job = f"alone-{current_world().rank}" if self._is_alone else "together"
-        self._iterator = iter(
-            tf_service.from_dataset_id(
-                tf_service.ShardingPolicy.OFF,
-                source.target,
-                identity,
-                parts_of_batches(source.given.element_spec),
-                job_name=f"{job}-{self._serial}",
-                consumer_index=self._rank,
-                num_consumers=self._size,
-            )
+        rows = tf_service.from_dataset_id(
+            tf_service.ShardingPolicy.OFF,
+            source.target,
+            identity,
+            parts_of_batches(source.given.element_spec),
+            job_name=f"{job}-{self._serial}",
+            consumer_index=self._rank,
+            num_consumers=self._size,
         )
+        # While one rank freed the iterator before, all others would wait for its next round.
+        self._iterator = freed_in_thread(iter(rows))
         self._skip(num_left)
