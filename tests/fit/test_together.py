@@ -306,6 +306,12 @@ def test_data_sharded_by_hand_take_as_many_steps_as_they_have(results: Results, 
 
 
 @pytest.mark.parametrize("size", ON_TWO)
+def test_an_epoch_of_own_data_ends_when_no_rank_has_rows(results: Results, size: int) -> None:
+    """Keras takes the first epoch's number of steps for the others'."""
+    assert _same_on_all(results, size, "own_data_with_more_batches_in_later_epochs") == [2, 6, 8, 13]
+
+
+@pytest.mark.parametrize("size", ON_TWO)
 def test_a_generator_is_read_as_far_ahead_on_every_rank(results: Results, size: int) -> None:
     """Ranks read ahead as far as their threads came to: from the second validation on, each had another batch."""
     found = _same_on_all(results, size, "generators_read_by_one_call_after_the_other")

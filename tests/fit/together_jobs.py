@@ -495,6 +495,23 @@ def data_sharded_by_hand() -> Any:
 
 
 @case
+def own_data_with_more_batches_in_later_epochs() -> Any:
+    """Steps up to the end of each epoch: the last rank has 1, 4, 2 and 5 batches of it, the others always 2."""
+    numbers = iter([[1, 4, 2, 5], [2] * 4][RANK != LAST])
+
+    def rows_of_epoch(_: Any) -> tf.data.Dataset:
+        number = tf.numpy_function(lambda: np.int64(next(numbers)), [], tf.int64)
+        return tf.data.Dataset.range(tf.ensure_shape(number, []))
+
+    own = tf.data.Dataset.from_tensors(0).flat_map(rows_of_epoch).map(lambda row: (tf.ones((1, 6)), tf.zeros((1,))))
+    steps = Steps()
+    ends: list[int] = []
+    noted = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: ends.append(steps.count))
+    model_of().fit(mark_as_local(own), epochs=4, verbose=0, callbacks=[steps, noted])
+    return ends
+
+
+@case
 def predictions_from_own_data_of_unknown_length() -> Any:
     """Rank r has r + 1 batches and says so to nobody; by one and by two steps at a time."""
     options = tf.data.Options()

@@ -99,10 +99,16 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
 
         def reset(self) -> None:
             super().reset()
-            if self.description is not None and self.description.is_local:
+            self._forget_guess()
+
+        def _forget_guess(self) -> None:
+            # Keras guesses that an epoch has as many batches as the one before it. Ranks that read their own rows may
+            # be longer busy in the next one, and its last rows would be left out.
+            if self.description is not None and self.description.is_local and not self.steps_per_epoch:
                 self._num_batches = self._agreed_num_batches
 
         def __iter__(self) -> Any:
+            self._forget_guess()
             self.same_data.forget()
             self.early_epochs.begin_epoch()
             return super().__iter__()
