@@ -9,8 +9,10 @@ The dispatcher, which only says who makes what, lives in the chief's process: th
 have asked for then end together, and no process stands beside them whose death would be another one's.
 """
 
+import math
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -25,6 +27,7 @@ from paceline.rendezvous.channel import Joined
 
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
+_LINE_SECONDS = 30.0
 
 _HEARTBEAT_SECONDS = 1
 _LOST_SECONDS = 10
@@ -48,8 +51,7 @@ def serve_data(world: World, variables: Mapping[str, str]) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     world.tell(Joined())
-    while not answers(dispatcher):  # here, where it keeps no other thread of Python waiting
-        time.sleep(_POLL_SECONDS)
+    await_dispatcher(dispatcher)
     config = tf.data.experimental.service.WorkerConfig(
         dispatcher_address=dispatcher,
         worker_address=own,
@@ -59,6 +61,21 @@ def serve_data(world: World, variables: Mapping[str, str]) -> NoReturn:
     _servers.append(tf.data.experimental.service.WorkerServer(config))
     threading.Event().wait()
     raise AssertionError("nobody sets the event")
+
+
+def await_dispatcher(address: str, line_seconds: float = _LINE_SECONDS) -> None:
+    """Returns when the chief dispatches at `address`; says once, after `line_seconds`, what this process waits for."""
+    line_at = time.monotonic() + line_seconds
+    while not answers(address):  # here, where it keeps no other thread of Python waiting
+        if time.monotonic() >= line_at:
+            line_at = math.inf
+            print(
+                "paceline: this data worker has nothing to do yet: the script has not called paceline.data.service. "
+                "A script that never does needs no --data-workers",
+                file=sys.stderr,
+                flush=True,
+            )
+        time.sleep(_POLL_SECONDS)
 
 
 def dispatch_at(address: str) -> None:

@@ -13,11 +13,12 @@ from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
 from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
+from paceline.strategy.chief_of_servers import attend, await_followers, departure_by_hand
 from paceline.strategy.multi_worker_mirrored import place_of
 from paceline.strategy.partitioning import SwitchedPartitioner
 from paceline.strategy.recovery import recover_workers
 from paceline.strategy.server_threads import refuse_too_few_threads
-from paceline.strategy.serving import attend, await_followers, departure_by_hand, serve
+from paceline.strategy.serving import serve
 
 _FAIL_FAST = "GRPC_FAIL_FAST"
 

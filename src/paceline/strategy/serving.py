@@ -1,5 +1,5 @@
-"""TensorFlow's servers, for a strategy whose variables and steps live in other processes: how they serve, and how they
-end with the chief.
+"""A TensorFlow server, for a strategy whose variables and steps live in other processes: how it serves, and how it ends
+with the chief, whose part is in `chief_of_servers.py`.
 
     server                                           chief
       │ registers `_Chief`'s two functions, serves       │ waits until each server's port answers (`attend`)
@@ -15,8 +15,6 @@ The code is told in advance, and the end of the process ends the servers: whatev
 ask them. Under `paceline run` the launcher ends servers, and none of this is needed.
 """
 
-import functools
-import logging
 import os
 import signal
 import socket
@@ -29,20 +27,21 @@ from typing import NoReturn
 import tensorflow as tf
 
 from paceline.cluster.own_address import check_own_address
-from paceline.cluster.server_cluster import OPEN_SERVERS, open_servers
-from paceline.cluster.spec import CHIEF, PARAMETER_SERVER, WORKER, Address, ClusterSpec, Task
+from paceline.cluster.server_cluster import open_servers
+from paceline.cluster.spec import CHIEF, Address, ClusterSpec, Task
 from paceline.comm.by_hand import start_timeout_seconds
-from paceline.comm.departure import Departure
 from paceline.comm.world import current_world
-from paceline.errors import EXIT_UNAVAILABLE, StartError
+from paceline.errors import EXIT_UNAVAILABLE
 from paceline.leaving import leave_script, run_exit_handlers
 from paceline.rendezvous.channel import Joined
 from paceline.strategy import compat
 
-_LOGGER = logging.getLogger("paceline")
+END = "paceline_end"
+"""What the chief calls in a server to tell it the exit code."""
 
-_END = "paceline_end"
-_FOLLOWED = "paceline_followed"
+FOLLOWED = "paceline_followed"
+"""What the chief calls to wait until the server will notice its end."""
+
 _PROTOCOL = "grpc"
 _LEAST_THREADS = 4
 """For operations of a server. A step waits in one for what other operations on the same server compute."""
@@ -54,9 +53,6 @@ _RECONNECT_SECONDS = 2.0
 
 _IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 5, 5, 2
 """The kernel asks a silent chief's host after that many seconds, and again: one that is lost is noticed in 15 s."""
-
-_END_SECONDS = 5.0
-"""How long the chief tries to tell its exit code."""
 
 
 def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
@@ -79,8 +75,8 @@ def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
         open_servers(cluster, os.environ)
         check_own_address(cluster.address_of(task))
     chief = _Chief(cluster.address_of(Task(CHIEF, 0)))
-    compat.register_function(_END, chief.tell)
-    compat.register_function(_FOLLOWED, chief.await_followed)
+    compat.register_function(END, chief.tell)
+    compat.register_function(FOLLOWED, chief.await_followed)
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(_LEAST_THREADS, os.cpu_count() or 1))
     spec = tf.train.ClusterSpec(cluster.as_dict())
     _servers.append(
@@ -93,117 +89,12 @@ def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
     if is_launched:
         current_world().tell(Joined())
         threading.Event().wait()
-    _say(f"{task} serves at {cluster.address_of(task)} until the chief ({chief.address}) ends")
+    say(f"{task} serves at {cluster.address_of(task)} until the chief ({chief.address}) ends")
     code, reason = chief.follow()
     if reason:
-        _say(f"{task} ends, because the chief ({chief.address}) {reason}")
+        say(f"{task} ends, because the chief ({chief.address}) {reason}")
     run_exit_handlers()
     leave_script(code)
-
-
-def attend(cluster: ClusterSpec) -> None:
-    """On the chief, before TensorFlow connects to `cluster`: waits for its servers, and ends them with this process.
-
-    They end with this process's exit code, also after an exception or `sys.exit`. Under `paceline run` the launcher
-    sees to that.
-
-    Raises:
-        StartError: a server did not answer within ``--start-timeout`` (by default 300 s, launched 60 s). TensorFlow
-            itself would wait for ever.
-        ConfigurationError: a secret is required, which TensorFlow's servers do not ask for.
-    """
-    is_launched = current_world().launched
-    if not is_launched and open_servers(cluster, os.environ):
-        _LOGGER.warning("%s.", OPEN_SERVERS)
-    await_servers(cluster, start_timeout_seconds(os.environ))
-    if is_launched:
-        current_world().fails_with_another = functools.partial(tells_of_lost_server, cluster)
-    else:
-        departure_by_hand().at_end = lambda code: end_servers(cluster, code)
-
-
-def tells_of_lost_server(cluster: ClusterSpec, error: BaseException | None) -> bool:
-    """Whether an exception, or one that led to it, was raised because a parameter server of `cluster` is lost.
-
-    Not all that TensorFlow raises then says so: what was waiting for another message is told only that it is cancelled.
-    """
-    while error is not None and not isinstance(error, tf.errors.OpError):
-        error = error.__cause__ or error.__context__
-    if error is None:
-        return False
-    servers = [task for task in servers_of(cluster) if task.type == PARAMETER_SERVER]
-    return compat.is_loss_of_server(error) or any(_fault_of(cluster.address_of(task)) for task in servers)
-
-
-@functools.cache
-def departure_by_hand() -> Departure:
-    """That of this process, which no launcher started. Watches its end from the first call on, so that what Paceline
-    refuses is one sentence and an exit code of its own.
-    """
-    departure = Departure()
-    departure.watch()
-    return departure
-
-
-def await_servers(cluster: ClusterSpec, timeout_seconds: float) -> None:
-    """Returns when the ports of all workers and parameter servers of `cluster` answer.
-
-    Raises:
-        StartError: one did not within `timeout_seconds`; all such are named, each with its role, index and address.
-    """
-    deadline = time.monotonic() + timeout_seconds
-    missing = dict.fromkeys(servers_of(cluster), "")
-    while missing := {task: fault for task in missing if (fault := _fault_of(cluster.address_of(task)))}:
-        if time.monotonic() >= deadline:
-            raise StartError(f"{_missing_text(cluster, missing, timeout_seconds)} [start-timeout]")
-        time.sleep(_POLL_SECONDS)
-
-
-def await_followers(cluster: ClusterSpec) -> None:
-    """On the chief, connected to `cluster`: returns when the servers will notice that this process has ended.
-
-    A chief that ends before a server has looked for it would be waited for in vain. Under `paceline run` the launcher
-    ends the servers: there is nothing to wait for.
-
-    Raises:
-        StartError: a server has ended meanwhile, because it cannot reach this process, for example.
-    """
-    if current_world().launched:
-        return
-    for task in servers_of(cluster):
-        try:
-            _call(task, _FOLLOWED, 0)
-        except tf.errors.OpError as lost:
-            raise StartError(
-                f"{task} at {cluster.address_of(task)} has ended while the job was starting. What {task} printed last "
-                "says why; a firewall that keeps the servers from reaching the chief is a usual reason. [start-timeout]"
-            ) from lost
-
-
-def end_servers(cluster: ClusterSpec, code: int) -> None:
-    """On the chief, connected to `cluster`: its servers end with `code` as soon as this process has ended.
-
-    A server that is gone, or cannot be told within 5 s, is none of this process's business any more: it will see that
-    the chief has ended, and ends with 69.
-    """
-    threads = [
-        threading.Thread(target=_tell, args=(task, code), name=f"paceline ends {task}", daemon=True)
-        for task in servers_of(cluster)
-    ]
-    deadline = time.monotonic() + _END_SECONDS
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def servers_of(cluster: ClusterSpec) -> tuple[Task, ...]:
-    """The tasks of `cluster` that serve: its workers, then its parameter servers."""
-    return tuple(
-        Task(type_, index)
-        for type_ in (WORKER, PARAMETER_SERVER)
-        for index in range(len(cluster.addresses.get(type_, ())))
-    )
 
 
 _servers: list[tf.distribute.Server] = []
@@ -245,17 +136,6 @@ class _Chief:
         return self._code, ""
 
 
-def _call(task: Task, function: str, number: int) -> None:
-    """Calls what the server `task` has registered as `function`. Raises `tf.errors.OpError`: the server is lost."""
-    with tf.device(f"/job:{task.type}/replica:0/task:{task.index}/device:CPU:0"):
-        tf.raw_ops.PyFunc(input=[tf.constant(number, tf.int64)], token=function, Tout=[tf.int64])
-
-
-def _tell(task: Task, code: int) -> None:
-    with suppress(tf.errors.OpError):
-        _call(task, _END, code)
-
-
 def _connected(chief: Address, timeout_seconds: float) -> socket.socket | None:
     """A connection to the chief's port, which opens when it connects to the cluster; None: not in time."""
     deadline = time.monotonic() + timeout_seconds
@@ -275,22 +155,6 @@ def _connected(chief: Address, timeout_seconds: float) -> socket.socket | None:
         return connection
 
 
-def _fault_of(address: Address) -> str:
-    """Why the server at `address` does not answer; empty: it does."""
-    try:
-        socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
-    except OSError as fault:
-        return fault.strerror or str(fault)
-    return ""
-
-
-def _missing_text(cluster: ClusterSpec, missing: dict[Task, str], timeout_seconds: float) -> str:
-    named = "; ".join(f"{task} at {cluster.address_of(task)} ({fault})" for task, fault in missing.items())
-    return (
-        f"the chief waited {timeout_seconds:g} s for servers that did not come: {named}. Start each with its own "
-        "TF_CONFIG, or correct its address; --start-timeout (PACELINE_START_TIMEOUT) sets how long to wait."
-    )
-
-
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tells the user of a process that no launcher has started."""
     print(f"paceline: {text}", file=sys.stderr, flush=True)

@@ -21,8 +21,8 @@ from servers_in_process import strategy as strategy_of
 from paceline.cluster.spec import Address, ClusterSpec
 from paceline.fit.dealing.dealt_functions import cancel, dealer_of
 from paceline.fit.dealing.home_metrics import HomeMetrics
+from paceline.strategy.chief_of_servers import tells_of_lost_server
 from paceline.strategy.parameter_server import EvaluatingStrategy
-from paceline.strategy.serving import tells_of_lost_server
 
 ROWS, WIDTH = 210, 5
 """Batches of 16: the last one is smaller."""
