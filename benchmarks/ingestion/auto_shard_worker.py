@@ -24,9 +24,9 @@ with strategy.scope():
     model = model_of(kind, tf_keras)
 model.fit(**data, epochs=1, verbose=0)
 begin, processor_begin = time.perf_counter(), time.process_time()
-model.fit(**data, epochs=2, verbose=0)
+model.fit(**data, epochs=1, verbose=0)
 seconds, processor_seconds = time.perf_counter() - begin, time.process_time() - processor_begin
 if strategy.cluster_resolver.task_id == 0:
-    rows = 2 * ROWS[kind]
+    rows = ROWS[kind]
     result = {"rows_per_second": rows / seconds, "rows_per_processor_second": rows / processor_seconds}
     Path(os.environ["BENCH_RESULT"]).write_text(json.dumps(result))

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-ROWS = {"heavy": 1920, "before shuffle": 1920, "images": 1920, "light": 30000, "arrays": 100000}
+ROWS = {"heavy": 5760, "before shuffle": 5760, "images": 9600, "light": 60000, "arrays": 200000}
 BATCH, FEATURES = 64, 64
 IMAGE = (48, 48)
 
@@ -55,7 +55,7 @@ def model_of(kind: str, keras: Any) -> Any:
 
 
 def write_images(folder: Path) -> None:
-    """Photographs, as far as a decoder can see: 1,920 JPEG files of 240 x 320 in two classes."""
+    """Photographs, as far as a decoder can see: 9,600 JPEG files of 240 x 320 in two classes."""
     for number in range(ROWS["images"]):
         at = folder / f"class_{number % 2}"
         at.mkdir(exist_ok=True)
