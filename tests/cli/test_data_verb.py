@@ -22,7 +22,7 @@ def decode(number):
     return tf.reduce_sum(tf.random.stateless_uniform([50_000], [number, 1]))[tf.newaxis], [0.0]
 
 def wait(value):
-    time.sleep(0.1)
+    time.sleep(0.1)  # what a step of this model costs: behind the cache, training waits for the model
     return value
 
 class Slow(keras.layers.Layer):

@@ -28,6 +28,7 @@ from paceline.rendezvous.channel import Joined
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
 _LINE_SECONDS = 30.0
+"""A data worker that waits this long says so: scripts often load data before they call the service."""
 
 _HEARTBEAT_SECONDS = 1
 _LOST_SECONDS = 10
