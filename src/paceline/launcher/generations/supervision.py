@@ -289,9 +289,10 @@ class Supervision:
                 if (text := report.stopping_text(cause, self._num_workers, self.names)) is not None:
                     self._bus.emit(StopBegan(text))
             case Examine(ranks=ranks, seconds=seconds):
-                self._screen.show_all()  # where all ranks hang in one place, too
-                self._bus.emit(HangFound(ranks, seconds, self.names.all_of(ranks)))
-                self._order(agent_messages.Examine(ranks))
+                if seconds is not None:
+                    self._screen.show_all()  # where all ranks hang in one place, too
+                    self._bus.emit(HangFound(ranks, seconds, self.names.all_of(ranks)))
+                self._order(agent_messages.Examine(ranks, quietly=seconds is None))
             case TellDeath():
                 self._bus.emit(Notice(tuple(outlived_lines(action, self.witnesses()[action.end.rank]))))
 

@@ -153,10 +153,10 @@ class LocalCrew(Crew):
                 for rank in ranks:
                     if rank in self._workers:
                         self._workers[rank].send(signal.SIGKILL if rank in self._servers else signal.SIGTERM)
-            case Examine(ranks=ranks):
+            case Examine(ranks=ranks, quietly=quietly):
                 for rank in ranks:
                     if rank in self._workers:
-                        self._examine(rank, self._workers[rank])
+                        self._examine(rank, self._workers[rank], quietly=quietly)
             case Kill():
                 for worker in self._workers.values():
                     worker.about_to_send(signal.SIGKILL)
@@ -169,8 +169,10 @@ class LocalCrew(Crew):
             self._listener(Complaint(f"a process cannot be started again: {fault}"))
             self._loop.call_soon(self._listener, WorkerEnded(rank, EXIT_UNAVAILABLE))
 
-    def _examine(self, rank: int, worker: WorkerProcess) -> None:
+    def _examine(self, rank: int, worker: WorkerProcess, *, quietly: bool) -> None:
         worker.ask_where()
+        if quietly:
+            return
         if is_stopped(worker.pid):
             self._listener(Spoke(rank, Stopped()))
         self._listener(Examined(rank, process_state(worker.pid)))
