@@ -187,6 +187,17 @@ def test_who_leaves_is_not_told_that_training_goes_on(tmp_path: Path, caplog: py
         assert "The job stops now; a new run starts from the beginning." in second
 
 
+def test_a_full_disk_is_told_with_what_is_free_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What was free after the failed write had been removed was told as the reason: "only" more than was needed."""
+    with managers(tmp_path / "run", 1) as [manager]:
+        failing(manager, full_disk())
+        manager._store.clearing.free_bytes = lambda: 1_101_824  # type: ignore[method-assign]
+        keep([manager], 5)
+        assert manager.finish(LIMIT_SECONDS)
+    assert "Now, after the failed write, 1,101,824 bytes are free. Free disk space" in caplog.text
+    assert "only" not in caplog.text
+
+
 def test_room_for_fewer_than_should_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing was ever written again: the oldest went only after a commit, for which there was no room."""
     with managers(tmp_path / "run", 1) as [manager]:

@@ -103,7 +103,7 @@ class WorkerLogs:
         """Makes the files of a generation's `processes`, closes those of the one before, and points ``latest`` at them.
 
         Raises:
-            OSError: the first ones cannot be made. Where later ones cannot, the job goes on without, and a line says so.
+            OSError: the first ones cannot be made. Where later ones cannot, a line says so.
         """
         self._open.close()
         self._files = {}
