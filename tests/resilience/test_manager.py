@@ -121,7 +121,7 @@ def test_a_rank_that_cannot_write_its_part_is_not_waited_for(tmp_path: Path, cap
         settle((chief, other))
         assert chief.committed is None
         assert "probably because another rank could not write its shard" in caplog.text
-        assert "This rank writes 32 bytes, and" in caplog.text
+        assert "There was no room for this rank's 32 bytes beside" in caplog.text
         assert unfinished(tmp_path / "run") == []
         commit(chief, other, 10)
 
