@@ -599,3 +599,11 @@ def test_who_has_left_in_order_is_missed_by_nobody():
     assert play(group, Said(1, StepDone(1, 3, 0)), Said(1, Finishing()), Said(1, Left()), RankEnded(1, 0)) == []
     assert group.deadline is None
     assert outcome_of(play(group, RankEnded(0, 0))).exit_code == 0
+
+
+def test_an_end_that_was_seen_after_the_last_moment_is_no_process_that_could_not_be_ended():
+    """On a busy machine: a rank that had ended was told to have survived SIGKILL."""
+    group = generation(3)
+    play(group, RankEnded(0, 3), now=10.0)
+    outcome = outcome_of(group.tick(10.0 + LIMIT_SECONDS)).completed({0: -9, 1: -9})
+    assert [end.exit_code for end in outcome.workers] == [3, -9, None]

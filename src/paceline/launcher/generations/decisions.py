@@ -5,7 +5,8 @@ messages.
 """
 
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from paceline.cluster.launched import PREEMPTION_SIGNALS
 from paceline.cluster.spec import Task
@@ -118,6 +119,14 @@ class Outcome:
 
     cause: Cause | None
     workers: tuple[WorkerEnd, ...]
+
+    def completed(self, exit_codes: Mapping[int, int]) -> "Outcome":
+        """With the `exit_codes`, by rank, of those whose end was seen only after they had been given up."""
+        ends = (
+            end if end.exit_code is not None else replace(end, exit_code=exit_codes.get(end.rank))
+            for end in self.workers
+        )
+        return Outcome(self.cause, tuple(ends))
 
     @property
     def exit_code(self) -> int:

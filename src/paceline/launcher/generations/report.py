@@ -132,7 +132,7 @@ def _consequence(end: WorkerEnd, cause: Cause, witness: Witness, names: Names) -
     if end.gone:
         return []  # the line of the cause, or that of the lost host, covers it
     if end.exit_code is None:
-        return [f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"]
+        return [f"{rank} (pid {witness.pid} on {witness.host}) had not ended yet some seconds after it was killed"]
     if end.failed is not None:
         return [f"{rank} failed later: {end.failed.first_line}"]
     if isinstance(cause, Preemption):

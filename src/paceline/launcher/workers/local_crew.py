@@ -58,7 +58,7 @@ _TEARDOWN_SECONDS = 0.5
 """How long processes that survive SIGKILL for a moment are waited for."""
 
 _SILENCE_SECONDS = 0.5
-"""How long output that is still on its way is waited for, once every process has ended."""
+"""How long output, and ends, that are still on their way are waited for, once every process has ended."""
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """Signals that a process seldom sends to itself."""
@@ -232,7 +232,7 @@ class LocalCrew(Crew):
                     shortage = self._memory_before.shortage_until(memory_kills())
                     self._listener(Spoke(rank, KilledFromOutside(shortage)))
         self._listener(report)
-        if isinstance(report, Wrote) and all(worker.is_silent for worker in self._workers.values()):
+        if isinstance(report, Wrote | WorkerEnded) and all(worker.is_silent for worker in self._workers.values()):
             self._silence.set()
 
     def _forget(self, pid: int) -> None:
