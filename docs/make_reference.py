@@ -14,8 +14,8 @@ from typing import Any, get_args
 import typer.main
 
 import paceline
-from paceline.cli.app import app
 from paceline.cli.config_file import targets
+from paceline.cli.verbs import app
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import Option, rows
 from paceline.events import head_events, worker_events

@@ -12,7 +12,7 @@ from pathlib import Path
 import description
 from told_crew import ToldCrew
 
-import paceline.cli.app  # noqa: F401  # `paceline run` has it in memory, too
+import paceline.cli.verbs  # noqa: F401  # `paceline run` has it in memory, too
 from paceline.launcher.head import Head
 from paceline.launcher.hosts.gathering import Gathering
 from paceline.launcher.hosts.node_hosts import NodeHosts

@@ -45,7 +45,7 @@ def run_exit_handlers() -> None:
 def flush_output() -> None:
     """Writes out what was printed."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # closed, or its reader is gone
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or its reader is gone
             stream.flush()
 
 

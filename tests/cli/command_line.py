@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import paceline.launcher.running
-from paceline.cli.app import app
+from paceline.cli.verbs import app
 from paceline.launcher.job import JobDescription
 from paceline.launcher.running import check
 

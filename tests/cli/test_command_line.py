@@ -64,7 +64,7 @@ def test_running_loads_neither_tensorflow_nor_mpi():
 
 def test_a_job_waits_for_no_other_verb_and_its_guard_for_no_event_loop():
     loaded = "{'paceline.cli.snapshot', 'paceline.cli.render', 'asyncio', 'paceline.launcher.head'}"
-    code = f"import sys, paceline.cli.app, paceline.launcher.running; print({loaded} & set(sys.modules))"
+    code = f"import sys, paceline.cli.verbs, paceline.launcher.running; print({loaded} & set(sys.modules))"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert finished.stdout == "set()\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from paceline.cli.app import app
+from paceline.cli.verbs import app
 
 LIMIT_SECONDS = 240
 

@@ -22,7 +22,7 @@ from command_line import SLURM_STEP, CommandLine
 from documents import PAGES, REPOSITORY, Command, commands_of_help, commands_of_page, options_in_sentences, verbs
 from typer.testing import CliRunner
 
-from paceline.cli.app import app
+from paceline.cli.verbs import app
 from paceline.cluster.tf_config import read_tf_config
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.shards import Shard

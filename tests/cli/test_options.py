@@ -218,7 +218,7 @@ def test_one_file_is_for_run_and_for_every_target_of_render(run: CommandLine) ->
         'script = "train.py"\nmax-restarts = 3\nhosts = "a,b"\n[slurm]\ntime = "90"\n[gcloud]\nspot = true\n'
     )
     assert run.job("--config", "job.toml").options.max_restarts == 3
-    from paceline.cli.app import app
+    from paceline.cli.verbs import app
 
     result = CliRunner().invoke(app, ["render", "slurm", "--config", "job.toml"], env={"PACELINE_SLURM_MEM": "8G"})
     assert result.exit_code == 0, result.output
@@ -235,7 +235,7 @@ def test_what_a_file_turns_on_the_command_line_turns_off(run: CommandLine) -> No
 
 def test_a_rendered_command_has_what_was_given_also_if_it_is_the_default() -> None:
     """A variable of the rendered job's environment won over a value that its user had given."""
-    from paceline.cli.app import app
+    from paceline.cli.verbs import app
 
     given = ["--max-restarts", "0", "--bind", "cores", "--no-verbose", "--start-timeout", "60", "train.py"]
     result = CliRunner().invoke(app, ["render", "slurm", "--nnodes", "2", *given])

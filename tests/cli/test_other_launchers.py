@@ -11,7 +11,7 @@ from command_line import SLURM_STEP, CommandLine
 from typer.testing import CliRunner
 
 from paceline.cli import job_settings as cli_job
-from paceline.cli.app import app
+from paceline.cli.verbs import app
 from paceline.launcher.job import JobDescription
 
 

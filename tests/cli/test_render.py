@@ -9,8 +9,8 @@ import typer.main
 import yaml
 from typer.testing import CliRunner
 
-from paceline.cli.app import app
 from paceline.cli.render import verbs as render_verbs
+from paceline.cli.verbs import app
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import rows
 

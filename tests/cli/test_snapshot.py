@@ -9,8 +9,8 @@ import numpy
 import pytest
 from typer.testing import CliRunner, Result
 
-from paceline.cli.app import app
 from paceline.cli.snapshot_table import age
+from paceline.cli.verbs import app
 from paceline.store.manifest import SnapshotMeta
 from paceline.store.retention import METRICS, METRICS_EPOCH
 from paceline.store.shards import Shard

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.observe.frames import PACELINE
 from programs import run_workers
 
 pytestmark = pytest.mark.processes
@@ -22,7 +23,10 @@ SCRIPT = Path(__file__).parent / "raises_on_one_rank.py"
     ],
 )
 def test_the_job_ends_with_the_error(tmp_path: Path, where: str, error: str) -> None:
-    """Of 30 lines of traceback 22 were Paceline's and Keras's, and the rank stood above all of them."""
+    """Of 30 lines of traceback 22 were Paceline's and Keras's, and the rank stood above all of them.
+
+    Paceline's frames are those of the package's folder: a checkout's is called paceline, too.
+    """
     ended = run_workers(2, SCRIPT, *where.split(), folder=tmp_path)
     assert ended.code == 1, ended.output
     place = where.split()[0]
@@ -33,10 +37,10 @@ def test_the_job_ends_with_the_error(tmp_path: Path, where: str, error: str) -> 
     assert last.startswith(f"paceline: rank 1 ({socket.gethostname()}): ")
     assert f"it fails in the {place}" in last
     frames = [line for line in report.splitlines() if line.startswith('  File "')]
-    hidden = [line for line in frames if "/paceline/" in line or "/keras/src/" in line]
+    hidden = [line for line in frames if PACELINE in line or "/keras/src/" in line]
     assert len(frames) > len(hidden), "the script's own are there"
     assert bool(hidden) == ("unfiltered" in where), report
     if place == "callback":
         seen = ended.lines("[1] seen by the script: ")
         assert seen, ended.output
-        assert any("/paceline/" in line for line in seen) == ("unfiltered" in where), ended.output
+        assert any(PACELINE in line for line in seen) == ("unfiltered" in where), ended.output

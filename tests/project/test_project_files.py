@@ -1,7 +1,9 @@
 """The files around the code: what they name is there, and what reads them can."""
 
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -49,6 +51,26 @@ def test_ci_on_github_is_ci() -> None:
     commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     assert any(command.split()[-1] == ".ci/run" for command in commands)
     assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_ci_runs_in_a_folder_with_the_name_that_git_clone_gives(tmp_path: Path) -> None:
+    """CI's folder had another name, so tests that failed in every newcomer's checkout passed there."""
+    programs = tmp_path / "bin"
+    checkout = tmp_path / "checkout"
+    for folder in (programs, checkout / ".ci", checkout / ".venv"):
+        folder.mkdir(parents=True)
+    for name in ("make", "ip", "sshd", "ssh", "slurmctld", "munged"):  # nothing is to be installed
+        (programs / name).write_text('#!/bin/sh\necho "$1 in ${PWD##*/}:" *.md .v*\n')
+        (programs / name).chmod(0o755)
+    (checkout / "README.md").touch()
+    (checkout / ".ci" / "run").write_text(read(".ci/run"))
+    (checkout / ".ci" / "run").chmod(0o755)
+    variables = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": sys.executable}
+    variables["TMPDIR"] = str(tmp_path)
+    ended = subprocess.run([checkout / ".ci" / "run"], env=variables, capture_output=True, text=True, timeout=60)
+    assert ended.stdout.splitlines() == ["install in paceline: README.md .v*", "check in paceline: README.md .v*"]
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "checkout"], "the copy is removed"
 
 
 def test_the_hooks_before_a_commit_are_the_lint_of_the_makefile() -> None:

@@ -121,7 +121,7 @@ def test_a_rank_that_cannot_write_its_part_is_not_waited_for(tmp_path: Path, cap
         settle((chief, other))
         assert chief.committed is None
         assert "probably because another rank could not write its shard" in caplog.text
-        assert "This rank writes 32 bytes, and" in caplog.text
+        assert "There was no room for this rank's 32 bytes beside" in caplog.text
         assert unfinished(tmp_path / "run") == []
         commit(chief, other, 10)
 
@@ -185,6 +185,17 @@ def test_who_leaves_is_not_told_that_training_goes_on(tmp_path: Path, caplog: py
         first, second = (record.getMessage() for record in caplog.records if "NO SNAPSHOT" in record.getMessage())
         assert "Training continues" in first
         assert "The job stops now; a new run starts from the beginning." in second
+
+
+def test_a_full_disk_is_told_with_what_is_free_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What was free after the failed write had been removed was told as the reason: "only" more than was needed."""
+    with managers(tmp_path / "run", 1) as [manager]:
+        failing(manager, full_disk())
+        manager._store.clearing.free_bytes = lambda: 1_101_824  # type: ignore[method-assign]
+        keep([manager], 5)
+        assert manager.finish(LIMIT_SECONDS)
+    assert "Now, after the failed write, 1,101,824 bytes are free. Free disk space" in caplog.text
+    assert "only" not in caplog.text
 
 
 def test_room_for_fewer_than_should_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

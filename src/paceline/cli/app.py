@@ -1,131 +1,52 @@
-"""The `paceline` command: its verbs, and what every verb has in common. Loads no TensorFlow."""
+"""The entry point of the `paceline` command: what must stand before anything else is imported.
 
-from typing import Annotated, Any
+Signals end the command quietly from its first moment on, with the exit code that a shell knows: loading the verbs takes
+some tenths of a second. Standard streams that are closed (``>&-``) become empty ones: what a job prints is lost then,
+and no file or socket of the job gets their numbers.
+"""
 
-import typer
-from typer.core import TyperGroup
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
 
-from paceline.cli.parameters import GroupedCommand
-from paceline.cli.run import run
+from paceline.errors import EXIT_SIGNALLED
 
-
-def _with_dashes(name: str) -> str:
-    """Options may be spelt with underscores, as users of `torchrun` do: ``--nproc_per_node``."""
-    return name.replace("_", "-")
-
-
-class _Targets(TyperGroup):
-    """The verbs of `render`, whose tables of options are loaded when one of them, or the list of all, is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all targets."""
-        self._load()
-        return super().list_commands(ctx)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The verb of that target; None: there is none."""
-        self._load()
-        return super().get_command(ctx, cmd_name)
-
-    def _load(self) -> None:
-        if not self.commands:
-            from paceline.cli.render import verbs
-
-            group: Any = typer.main.get_command(verbs)
-            self.commands.update(group.commands)
-
-
-_RENDER = _Targets(
-    name="render",
-    help="Write the files with which Kubernetes, Slurm or Google Cloud starts a job on many hosts.",
-    epilog="Try: paceline render kubernetes --image team/train:1 train.py",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-
-class _Verbs(TyperGroup):
-    """`run`, and the other verbs, whose files and flags are loaded when one of them, or the list of all, is asked for.
-
-    A job waits for nothing that it does not need. (The types of what typer hands in have no public name.)
-    """
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all verbs."""
-        self._load_others()
-        return super().list_commands(ctx)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The verb of that name; None: there is none."""
-        if cmd_name not in self.commands:
-            self._load_others()
-        return super().get_command(ctx, cmd_name)
-
-    def _load_others(self) -> None:
-        from paceline.cli.data_verb import verbs as data_verbs
-        from paceline.cli.plan_verb import plan
-        from paceline.cli.snapshot import snapshot
-
-        if "snapshot" not in self.commands:
-            verbs = typer.Typer(add_completion=False, rich_markup_mode=None)
-            verbs.command("plan")(plan)
-            self.add_command(typer.main.get_command(data_verbs), "data")
-            self.add_command(typer.main.get_command(verbs), "plan")
-            self.add_command(_RENDER, "render")
-            self.add_command(typer.main.get_command(snapshot), "snapshot")
-
-
-def _print_version() -> None:
-    from importlib.metadata import version  # slow, and for this alone
-
-    typer.echo(f"paceline {version('paceline')}")
-
-
-def _version() -> None:
-    """Show the versions of Paceline, Python, TensorFlow, Keras and MPI, for a bug report."""
-    import platform  # slow, and for this alone
-
-    from paceline.wire.versions import installed_versions
-
-    _print_version()
-    for name, number in installed_versions().items():
-        if name != "Paceline":
-            typer.echo(f"{name} {number}")
-    typer.echo(f"{platform.system()} {platform.release()}, {platform.machine()}, {' '.join(platform.libc_ver())}")
-
-
-app = typer.Typer(
-    name="paceline",
-    help="Distributed training for Keras 3 on TensorFlow: exact, fast, and through failures.",
-    epilog="Try: paceline run --workers 2 train.py",
-    cls=_Verbs,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _with_dashes},
-)
-# Everything from the script on is the script's, also what looks like an option of ours.
-app.command("run", cls=GroupedCommand, context_settings={"allow_interspersed_args": False})(run)
-app.command("version", epilog="Try: paceline version")(_version)
-
-
-def _version_alone(wanted: bool) -> None:
-    if wanted:
-        _print_version()
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    only_version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version_alone, is_eager=True, help="Show the version and exit."),
-    ] = False,
-) -> None:
-    """What comes before the verb."""
-    del only_version  # its callback has done everything
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
+"""Windows, where files can be rendered, has not all of them."""
 
 
 def main() -> None:
     """The entry point of the installed command."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup, or in the background of a shell script
+            signal.signal(number, _end)
+    _open_closed_streams()
+    from paceline.cli.verbs import app
+
     app()
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """Until the launcher listens, and when it does no more; no handler runs while this one unwinds."""
+    del frame
+    for other in _SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
+    raise SystemExit(EXIT_SIGNALLED + number)
+
+
+def _open_closed_streams() -> None:
+    for descriptor, name, flags, mode in (
+        (0, "stdin", os.O_RDONLY, "r"),
+        (1, "stdout", os.O_WRONLY, "w"),
+        (2, "stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is not None:
+            continue
+        opened = os.open(os.devnull, flags)  # the lowest free number, which is this one unless Python has taken it
+        if opened != descriptor:
+            os.dup2(opened, descriptor)
+            os.close(opened)
+        os.set_inheritable(descriptor, True)
+        setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115  # as long as the process

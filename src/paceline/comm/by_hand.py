@@ -73,16 +73,11 @@ def join_world(
     wiring = MpiWiring(membership.pmi_socket.detach(), identity.rank, identity.world_size, identity.local_world_size)
     wiring.arm()
     has_left = threading.Event()
-
-    def leave() -> None:
-        has_left.set()
-        membership.leave()
-
     world = World(
         identity,
         connect=lambda: start_mpi(wiring),
         line=membership.line,
-        leave=leave,
+        leave=has_left.set,
         place=lambda: (cluster, task),
     )
     enter_world(world)

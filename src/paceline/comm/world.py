@@ -27,7 +27,7 @@ from paceline.comm.axes import DATA, Axes
 from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.step_flags import StepFlags
 from paceline.events.bus import bus
-from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Joining, Message
+from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Joining, Left, Message
 
 if TYPE_CHECKING:
     from paceline.cluster.spec import ClusterSpec
@@ -52,8 +52,7 @@ class World:
         connect: Forms the group of all ranks; called once, when somebody first talks.
         line: To this process's agent; None without one.
         leave: Called after the group was left in order.
-        abandon: Called with the exit code by a process that leaves in a hurry and has no agent: ends this process and
-            the others. None where an agent does that.
+        abandon: Called with the exit code in a hurry: ends this process and the others. None: an agent does that.
         place: Says what `place` is, when somebody wants to know.
     """
 
@@ -207,6 +206,7 @@ class World:
             self._need_line()
             self.group.close()
         self._leave()
+        self.tell(Left())
 
     def _need_line(self) -> None:
         """Before MPI uses the other descriptor that the launcher gave: a script closes both or none."""

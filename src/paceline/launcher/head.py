@@ -85,7 +85,7 @@ class Head:
         """Runs the job; its exit code."""
         loop = asyncio.get_running_loop()
         with ExitStack() as lifetimes:
-            logs = lifetimes.enter_context(WorkerLogs(self._job.options.log_dir))
+            logs = lifetimes.enter_context(WorkerLogs(self._job.options.log_dir, self._say))
             screen = Screen(self._sink(sys.stdout), self._sink(self._words))
             gathering = self._hosts = self._make_gathering(loop, self._say)
             self._subscribe(lifetimes, screen, logs, gathering)

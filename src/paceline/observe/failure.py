@@ -130,13 +130,13 @@ def write_stacks_of_crash() -> None:
     the process, as it always does. What the user has enabled already stays.
     """
     if not faulthandler.is_enabled():
-        with contextlib.suppress(AttributeError, ValueError, OSError):  # stderr is closed, or no file
+        with contextlib.suppress(AttributeError, RuntimeError, ValueError, OSError):  # stderr is closed, or no file
             faulthandler.enable(file=sys.stderr, all_threads=True)
 
 
 def write_stacks_when_asked() -> None:
     """From now on `STACKS_SIGNAL` writes the stacks of all threads to stderr, and no more happens."""
-    with contextlib.suppress(AttributeError, ValueError, OSError):
+    with contextlib.suppress(AttributeError, RuntimeError, ValueError, OSError):
         faulthandler.register(STACKS_SIGNAL, file=sys.stderr, all_threads=True, chain=False)
 
 

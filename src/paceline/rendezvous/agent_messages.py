@@ -223,18 +223,17 @@ class Replace(TaggedRecord, frozen=True):
 
 
 class Terminate(TaggedRecord, frozen=True):
-    """SIGTERM to the workers of these ranks. `why`, for the users of those that were started by hand, completes the
-    sentence "rank 1 …".
-    """
+    """SIGTERM to these workers. `why` completes "rank 1 …", for the users of those that were started by hand."""
 
     ranks: tuple[int, ...]
     why: str = ""
 
 
 class Examine(TaggedRecord, frozen=True):
-    """Have the workers of these ranks write their stacks, and tell what the kernel says of them."""
+    """Have the workers of these ranks tell where they are, and if not `quietly`, write their stacks and their state."""
 
     ranks: tuple[int, ...]
+    quietly: bool = False
 
 
 class Examined(TaggedRecord, frozen=True):

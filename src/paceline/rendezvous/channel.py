@@ -124,8 +124,8 @@ class Finishing(TaggedRecord, frozen=True):
 
 
 class Left(TaggedRecord, frozen=True):
-    """The worker has left the group in order, and owes it nothing: its end is no death. Said by a
-    worker that was started by hand, whose exit code no agent sees.
+    """The worker has left the group in order, and owes it nothing: its end is no death. One that is in the group, and
+    ends without this word, fails, whatever its exit code.
     """
 
 

@@ -104,8 +104,12 @@ class WriteFailures:
     def _room(self, shard: Shard) -> str:
         needed = sum(array.nbytes for array in shard.tensors.values())
         free = self._store.clearing.free_bytes()
-        there = "" if free is None else f", and only {free:,} bytes are free"
-        return f" This rank writes {needed:,} bytes{there}: free disk space, or keep fewer snapshots (--snapshot-keep)."
+        # Not what was free at the failure: the unfinished shards are gone since, and others write there, too.
+        now = "" if free is None else f" Now, after the failed write, {free:,} bytes are free."
+        return (
+            f" There was no room for this rank's {needed:,} bytes beside what other ranks and programs wrote.{now}"
+            " Free disk space, or keep fewer snapshots (--snapshot-keep)."
+        )
 
     def _what_follows(self, before: SnapshotInfo | None, *, ends_fit: bool) -> str:
         resumes = "starts from the beginning" if before is None else f"resumes from the snapshot of step {before.step}"

@@ -27,6 +27,7 @@ from paceline.launcher.generations.decisions import (
 )
 from paceline.launcher.generations.generation import GRACE_SECONDS, LEAVING_SECONDS, LIMIT_SECONDS, Generation
 from paceline.launcher.generations.hang import STACKS_SECONDS, WAITING_INTERVAL_SECONDS
+from paceline.launcher.generations.vanished import ANSWER_SECONDS
 from paceline.rendezvous.agent_messages import Kill
 from paceline.rendezvous.channel import (
     ALL_RANKS,
@@ -35,6 +36,7 @@ from paceline.rendezvous.channel import (
     Joined,
     Joining,
     KeepsSnapshots,
+    Left,
     Message,
     Stopped,
     Whereabouts,
@@ -65,8 +67,8 @@ def test_all_workers_exit_with_0():
 def test_a_normal_life_needs_no_action_before_the_end():
     group = generation(2)
     lives = [Said(0, Joining()), Said(1, Joining()), Said(0, Joined()), Said(1, Joined())]
-    ends = [Said(0, Finishing()), Said(1, Finishing()), RankEnded(0, 0)]
-    assert play(group, *lives, *ends) == []
+    ends = [Said(rank, message) for message in (Finishing(), Left()) for rank in range(2)]
+    assert play(group, *lives, *ends, RankEnded(0, 0)) == []
     assert group.deadline is None
     assert outcome_of(group.on(RankEnded(1, 0), 9.0)).exit_code == 0
 
@@ -146,10 +148,11 @@ def test_a_failure_before_joining_keeps_its_own_code_and_names_who_waited():
     assert outcome_of(play(group, RankEnded(0, -15), RankEnded(2, -15))).exit_code == 3
 
 
-def test_a_joined_rank_may_end_before_the_others():
+def test_a_joined_rank_that_has_left_may_end_before_the_others():
     group = generation(2)
     play(group, Said(0, Joining()), Said(1, Joining()), Said(0, Joined()), Said(1, Joined()))
-    assert play(group, Said(1, Finishing()), RankEnded(1, 0)) == []
+    assert play(group, Said(1, Finishing()), Said(1, Left()), RankEnded(1, 0)) == []
+    assert group.deadline is None
 
 
 def test_a_living_rank_that_has_not_joined_is_waited_for_without_end_and_named():
@@ -536,3 +539,71 @@ def test_a_host_whose_ranks_have_ended_may_go():
     group = generation(2)
     assert play(group, RankEnded(1, 0), HostLost((1,), "b", "is gone")) == []
     assert outcome_of(play(group, RankEnded(0, 0))).exit_code == 0
+
+
+def joined(num_workers: int = 2, **options: float) -> Generation:
+    group = Generation(num_workers=num_workers, start_timeout_seconds=60.0, now=0.0, **options)
+    play(group, *(Said(rank, message) for message in (Joining(), Joined()) for rank in range(num_workers)))
+    return group
+
+
+@pytest.mark.parametrize("last", [StepDone(1, 3, 0), TraceBegan(1)], ids=["steps", "first step"])
+def test_a_rank_that_ends_with_0_in_its_fit_stops_the_job(last: Message):
+    """Only other codes stopped it: the others waited for ever, and the hang timeout blamed nobody."""
+    group = joined()
+    assert play(group, Said(1, last), RankEnded(1, 0)) == [Announce(WorkerFailed(1, 0, None, (0,))), Terminate((0,))]
+    outcome = outcome_of(play(group, RankEnded(0, -9)))
+    assert outcome.exit_code == 1
+    assert outcome.workers[1].in_fit
+
+
+def test_a_rank_that_ends_with_0_between_its_fits_is_found_when_all_others_wait():
+    group = joined(3)
+    play(group, *(Said(rank, FitEnded(rank, 4)) for rank in range(3)), RankEnded(1, 0))
+    assert looked(group, _at(9, "all_reduce"), _at(9, "all_reduce")) == []
+    cause = WorkerFailed(1, 0, None, (0, 2))
+    assert looked(group, _at(9, "all_reduce"), _at(9, "all_reduce")) == [Announce(cause), Terminate((0, 2))]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [(_at(9, ""), _at(9, "barrier"))] * 3,  # rank 0 writes a file
+        [(_at(9, "all_reduce"), _at(8, "")), (_at(9, "all_reduce"), _at(9, "all_reduce"))],
+        [(_at(number, "all_reduce"), _at(number, "all_reduce")) for number in range(9, 14)],  # they go on
+        [(None, _at(9, "barrier"))] * 3,  # rank 0 does not answer
+    ],
+)
+def test_scripts_that_skip_the_end_of_the_interpreter_on_all_ranks_succeed(places):
+    group = joined(3)
+    play(group, RankEnded(1, 0))
+    for first, last in places:
+        assert looked(group, first, last) == []
+    assert outcome_of(play(group, RankEnded(2, 0), RankEnded(0, 0))).exit_code == 0
+    assert group.deadline is None
+
+
+def looked(group: Generation, first: Whereabouts | None, last: Whereabouts | None) -> list[Action]:
+    """What is done when ranks 0 and 2 have answered where they are."""
+    assert group.deadline is not None
+    now = group.deadline
+    assert group.tick(now) == [Examine((0, 2), None)]
+    for rank, place in ((0, first), (2, last)):
+        if place is not None:
+            group.on(Said(rank, place), now)
+    return group.tick(now + ANSWER_SECONDS)
+
+
+def test_who_has_left_in_order_is_missed_by_nobody():
+    group = joined()
+    assert play(group, Said(1, StepDone(1, 3, 0)), Said(1, Finishing()), Said(1, Left()), RankEnded(1, 0)) == []
+    assert group.deadline is None
+    assert outcome_of(play(group, RankEnded(0, 0))).exit_code == 0
+
+
+def test_an_end_that_was_seen_after_the_last_moment_is_no_process_that_could_not_be_ended():
+    """On a busy machine: a rank that had ended was told to have survived SIGKILL."""
+    group = generation(3)
+    play(group, RankEnded(0, 3), now=10.0)
+    outcome = outcome_of(group.tick(10.0 + LIMIT_SECONDS)).completed({0: -9, 1: -9})
+    assert [end.exit_code for end in outcome.workers] == [3, -9, None]

@@ -56,7 +56,7 @@ def test_the_traceback_comes_last_after_one_line_for_each_consequence():
         "paceline: rank 0 was stopped because rank 2 failed",
         "paceline: rank 1 failed later: OSError: reset",
         "paceline: rank 4 exited with code 5 later",
-        "paceline: rank 5 (pid 105 on node7) did not end, although it was killed",
+        "paceline: rank 5 (pid 105 on node7) had not ended yet some seconds after it was killed",
         "paceline: rank 2 (node7) failed with exit code 1:",
         "Traceback (most recent call last):",
         '  File "t.py"',

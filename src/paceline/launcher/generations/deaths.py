@@ -19,6 +19,11 @@ _FROM_START = re.compile(
 
 _LESS_MEMORY = "Use fewer workers, a smaller batch, or a host (or container) with more memory. [out-of-memory]"
 
+_WHO_EXITS = (
+    "Something ended the process without Python's own end: look for os._exit(), a C library that calls exit(), and a "
+    "thread that does either. A script ends for its rank by coming to its end, or by sys.exit(), on all ranks alike."
+)
+
 _WHO_SENT = {
     "yes": f" The kernel killed this worker because memory ran out. {_LESS_MEMORY}",
     "perhaps": (
@@ -62,6 +67,9 @@ def death_lines(name: str, end: WorkerEnd, witness: Witness, left: str = "") -> 
             return [failed, *_with_code(end.failed.exception).split("\n")]
         traceback = end.failed.traceback.rstrip("\n").split("\n")
         return [failed, *traceback, _with_code(f"{who}: {in_one_line(end.failed.exception)}")]
+    if end.exit_code == 0:
+        how = f"ended with code 0{' in the middle of training' if end.in_fit else ''}, without leaving the job"
+        return [f"{who} {how}{left}. {_WHO_EXITS} [worker-left]"]
     words = [f"    {line}" for line in witness.last_words if not _FROM_START.match(line)]
     heading = [f"The last lines of {name}'s stderr:"] if words else []
     return [*heading, *words, f"{who} {ended_text(end.exit_code or 0)}{left}.{_origin_text(end)}"]

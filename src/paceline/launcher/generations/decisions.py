@@ -5,7 +5,8 @@ messages.
 """
 
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from paceline.cluster.launched import PREEMPTION_SIGNALS
 from paceline.cluster.spec import Task
@@ -19,7 +20,9 @@ from paceline.rendezvous.channel import Failed, KilledFromOutside, Message
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailed:
-    """A worker reported an exception, exited with another code than 0, or was killed."""
+    """A worker reported an exception, exited with another code than 0, was killed, or exited with 0 in the group, which
+    it had not left.
+    """
 
     rank: int
     exit_code: int
@@ -27,7 +30,7 @@ class WorkerFailed:
     failed: Failed | None
     """What the worker could still say; None for a sudden end."""
     waiting: tuple[int, ...]
-    """The ranks that would have waited for it for ever, because it had not joined the group."""
+    """The ranks that would have waited for it for ever, because it had not joined the group, or had not left it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class WorkerEnd:
     """What is known about the signal that ended it, if Paceline did not send that signal."""
     injected_fault: str | None = None
     """The last fault that ``--chaos`` injected into it."""
+    in_fit: bool = False
+    """Whether it made steps when it ended."""
 
 
 MAX_DEATHS = 6
@@ -114,6 +119,14 @@ class Outcome:
 
     cause: Cause | None
     workers: tuple[WorkerEnd, ...]
+
+    def completed(self, exit_codes: Mapping[int, int]) -> "Outcome":
+        """With the `exit_codes`, by rank, of those whose end was seen only after they had been given up."""
+        ends = (
+            end if end.exit_code is not None else replace(end, exit_code=exit_codes.get(end.rank))
+            for end in self.workers
+        )
+        return Outcome(self.cause, tuple(ends))
 
     @property
     def exit_code(self) -> int:
@@ -153,6 +166,8 @@ def ended_text(code: int) -> str:
 def cause_text(cause: Cause, names: Names) -> str:
     """What happened, in one phrase."""
     match cause:
+        case WorkerFailed(rank=rank, failed=None, exit_code=0):
+            return f"{names.of(rank)} ended with code 0, without leaving the job"
         case WorkerFailed(rank=rank, failed=failed, exit_code=code):
             return f"{names.of(rank)} {'failed' if failed is not None else ended_text(code)}"
         case RoleFailed(task=task, end=end):
@@ -217,11 +232,11 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Examine:
-    """Action: have these workers write their stacks, and tell what the kernel says of them."""
+    """Action: have these workers say where they are, write their stacks, and tell what the kernel says of them."""
 
     ranks: tuple[int, ...]
-    seconds: float
-    """How long there was no step."""
+    seconds: float | None
+    """How long there was no step; None: they only say where they are, and no user reads of that."""
 
 
 @dataclass(frozen=True, slots=True)

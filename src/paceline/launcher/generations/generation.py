@@ -44,6 +44,7 @@ from paceline.launcher.generations.decisions import (
 )
 from paceline.launcher.generations.hang import Forming, HangWatch
 from paceline.launcher.generations.restarts import RestartBudget
+from paceline.launcher.generations.vanished import Vanished
 from paceline.launcher.generations.worker_state import WorkerState, end_trace, held_up_by, oldest_step, ranks_where
 from paceline.rendezvous import channel
 from paceline.rendezvous.agent_messages import Kill
@@ -105,21 +106,18 @@ class Generation:
         self.takes_snapshots = takes_snapshots
         """Whether workers that get a SIGTERM write a snapshot before they leave, as far as it is known."""
         self._hang = HangWatch(self._workers, hang_timeout_seconds)
+        self._vanished = Vanished(self._workers)
         self._leaving_by: float | None = None
         self._was_told = False
         self.step: int | None = None
         """The last step that some rank told of, over all fits of the job; None: none yet."""
 
     @property
-    def _hung_at(self) -> float | None:
-        """When something is due about ranks that make no steps; None: nothing."""
-        return None if self._cause or self._leaving_by is not None else self._hang.due_at
-
-    @property
     def deadline(self) -> float | None:
         """When `tick` has something to do at the earliest, if no event comes; None: never."""
-        ends = (self._kill_at, self._give_up_at, self._leaving_by, self._hung_at)
-        times = (time for time in (*ends, self._forming.deadline, self._auxiliaries.deadline) if time is not None)
+        ends = (self._kill_at, self._give_up_at, self._leaving_by, self._forming.deadline, self._auxiliaries.deadline)
+        waits = () if self._cause or self._leaving_by is not None else (self._hang.due_at, self._vanished.due_at)
+        times = (time for time in (*ends, *waits) if time is not None)
         return None if self._done else min(times, default=None)
 
     def on(self, event: Input, now: float) -> list[Action]:
@@ -154,8 +152,10 @@ class Generation:
         if self._leaving_by is not None and now >= self._leaving_by:
             self._leaving_by = None
             actions += self._stop(Preemption(self.step), now)
-        if self._hung_at is not None and now >= self._hung_at:
-            actions += self._end_hang(now)
+        if self._cause is None and self._leaving_by is None:
+            looks, missed = self._vanished.look(now)
+            actions += looks if missed is None else self._stop(missed, now)
+            actions += [] if self._hang.due_at is None or now < self._hang.due_at else self._end_hang(now)
         if (late := self._forming.late(now)) is not None:
             actions += self._stop(late, now)
         return actions + self._forming.words(now) + self._auxiliaries.due(now)
@@ -181,10 +181,10 @@ class Generation:
                 return self._leave(now, told=range(len(self._workers)))  # by each other
             case channel.Stopped() if worker.stepped_at is None or oldest_step(self._workers) is None:
                 return self._end_hang(now, standing_still=rank)
-            case channel.Stopped() | channel.Whereabouts() | events.FaultInjected() | channel.KilledFromOutside():
-                worker.note(message)
             case events.TraceBegan() | events.StepsAwaited() | events.FitEnded() | channel.Finishing():
                 self._hang.hear(worker, message, now)
+            case _:
+                worker.note(message)
         return self._look_after_forming(now)
 
     def _end_hang(self, now: float, standing_still: int | None = None) -> list[Action]:
@@ -207,13 +207,15 @@ class Generation:
     def _bury(self, rank: int, code: int, now: float) -> list[Action]:
         worker = self._workers[rank]
         worker.exit_code = code
-        end_trace(self._workers, worker, now)
         worker.ended_before_stop = self._cause is None
+        worker.ended_in_fit = worker.in_fit
+        end_trace(self._workers, worker, now)
         if code in _PREEMPTED and self.takes_snapshots:
             return self._leave(now)
         if code != 0:
             return self._stop(WorkerFailed(rank, code, worker.failed, held_up_by(self._workers, rank)), now)
-        return self._look_after_forming(now)
+        missed = self._vanished.bury(rank, now)
+        return self._look_after_forming(now) if missed is None else self._stop(missed, now)
 
     def _bury_auxiliary(self, rank: int, code: int, now: float) -> list[Action]:
         verdict = self._auxiliaries.bury(rank, code, now)

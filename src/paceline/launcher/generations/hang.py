@@ -89,9 +89,7 @@ class HangWatch:
         if self._examined_at is not None or oldest is None:
             return None
         self._examined_at = now
-        for worker in self._workers:
-            worker.whereabouts, worker.stopped = None, False
-        return Examine(ranks_where(self._workers, lambda worker: worker.running), now - oldest)
+        return Examine(forget_places(self._workers), now - oldest)
 
     def _verdict(self, step: int | None, standing_still: int | None) -> Hung | None:
         """What is known of the cause; None: there is no limit."""
@@ -102,6 +100,13 @@ class HangWatch:
             return Hung((standing_still,), step, self._timeout_seconds, ((standing_still, "is stopped"),))
         states = tuple((rank, state_text(self._workers[rank])) for rank in running)
         return Hung(holding_up(self._workers), step, self._timeout_seconds, states)
+
+
+def forget_places(workers: Sequence[WorkerState]) -> tuple[int, ...]:
+    """Forgets where ranks have said that they are; returns those that run, to be asked again."""
+    for worker in workers:
+        worker.whereabouts, worker.stopped = None, False
+    return ranks_where(workers, lambda worker: worker.running)
 
 
 def holding_up(workers: Sequence[WorkerState]) -> tuple[int, ...]:

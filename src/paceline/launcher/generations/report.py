@@ -132,7 +132,7 @@ def _consequence(end: WorkerEnd, cause: Cause, witness: Witness, names: Names) -
     if end.gone:
         return []  # the line of the cause, or that of the lost host, covers it
     if end.exit_code is None:
-        return [f"{rank} (pid {witness.pid} on {witness.host}) did not end, although it was killed"]
+        return [f"{rank} (pid {witness.pid} on {witness.host}) had not ended yet some seconds after it was killed"]
     if end.failed is not None:
         return [f"{rank} failed later: {end.failed.first_line}"]
     if isinstance(cause, Preemption):
@@ -170,6 +170,8 @@ def why_text(cause: Cause | None, places: Mapping[int, str], names: Names, *, ta
             because, code = f"{places[rank]} failed: {in_one_line(failed.exception)}", "[rank-lost]"
             if own := closing_code(because):
                 because, code = because.removesuffix(own), own.strip()
+        case WorkerFailed(rank=rank, exit_code=0):
+            because, code = f"{places[rank]} ended with code 0, without leaving the job", "[worker-left]"
         case WorkerFailed(rank=rank, exit_code=exit_code):
             because, code = f"{places[rank]} {ended_text(exit_code)}", "[rank-lost]"
         case HostLost(ranks=[rank, *_], reason=reason):
@@ -193,6 +195,9 @@ def why_text(cause: Cause | None, places: Mapping[int, str], names: Names, *, ta
 
 def _cause_lines(cause: Cause, ends: Sequence[WorkerEnd], witnesses: Mapping[int, Witness], names: Names) -> list[str]:
     match cause:
+        case WorkerFailed(rank=rank, exit_code=0, failed=None, waiting=waiting):
+            left = f"; {ranks_text(waiting)} would wait for rank {rank} for ever"
+            return death_lines(names.of(rank), ends[rank], witnesses[rank], left)
         case WorkerFailed(rank=rank, waiting=waiting):
             left = f", before it joined the group; {ranks_text(waiting)} waited for rank {rank}" if waiting else ""
             return death_lines(names.of(rank), ends[rank], witnesses[rank], left)

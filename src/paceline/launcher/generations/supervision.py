@@ -115,8 +115,8 @@ class Supervision:
         self._bus = bus
         self._pids: dict[int, int] = {}
         self._exceptions: dict[int, str] = {}
-        self._last_words: dict[int, tuple[str, ...]] = {}
-        """Of workers whose output is shown on their own hosts."""
+        self._ends: dict[int, WorkerEnded] = {}
+        """With the last words of workers whose output is shown on their own hosts."""
         self._barrier = pmi.Fence(self._num_workers)
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
@@ -134,8 +134,7 @@ class Supervision:
         """
         number = self._crews[0][1].identities[0].generation
         for crew, order in self._crews:
-            num_workers = len(slot_holders(order.identities))
-            self._bus.emit(HostJoined(crew.facts.hostname, number, num_workers))
+            self._bus.emit(HostJoined(crew.facts.hostname, number, len(slot_holders(order.identities))))
         self._bus.emit(GenerationBegan(number, self._num_workers))
         try:
             for crew, order in self._crews:
@@ -147,6 +146,7 @@ class Supervision:
                 self._timer.cancel()
             for output in self._outputs.values():
                 output.end(time.monotonic())
+        outcome = outcome.completed({rank: end.exit_code for rank, end in self._ends.items()})
         reason, step = "" if outcome.cause is None else cause_text(outcome.cause, self.names), self._generation.step
         self._bus.emit(GenerationEnded(number, step, outcome.exit_code, reason))
         return outcome
@@ -157,7 +157,7 @@ class Supervision:
             rank: Witness(
                 host=crew.facts.hostname,
                 pid=self._pids.get(rank, 0),
-                last_words=self._outputs[rank].last_words or self._last_words.get(rank, ()),
+                last_words=self._outputs[rank].last_words or getattr(self._ends.get(rank), "last_words", ()),
             )
             for rank, crew in self._crew_of.items()
         }
@@ -225,7 +225,7 @@ class Supervision:
 
     def _ended(self, report: WorkerEnded | HostLost) -> None:
         if isinstance(report, WorkerEnded):
-            self._last_words[report.rank] = report.last_words
+            self._ends[report.rank] = report
             event: RankEnded | HostLost = RankEnded(
                 report.rank, report.exit_code, self._exceptions.pop(report.rank, "")
             )
@@ -289,9 +289,10 @@ class Supervision:
                 if (text := report.stopping_text(cause, self._num_workers, self.names)) is not None:
                     self._bus.emit(StopBegan(text))
             case Examine(ranks=ranks, seconds=seconds):
-                self._screen.show_all()  # where all ranks hang in one place, too
-                self._bus.emit(HangFound(ranks, seconds, self.names.all_of(ranks)))
-                self._order(agent_messages.Examine(ranks))
+                if seconds is not None:
+                    self._screen.show_all()  # where all ranks hang in one place, too
+                    self._bus.emit(HangFound(ranks, seconds, self.names.all_of(ranks)))
+                self._order(agent_messages.Examine(ranks, quietly=seconds is None))
             case TellDeath():
                 self._bus.emit(Notice(tuple(outlived_lines(action, self.witnesses()[action.end.rank]))))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from paceline.events.worker_events import FaultInjected
 from paceline.launcher.generations.decisions import WorkerEnd
-from paceline.rendezvous.channel import Failed, KilledFromOutside, Stopped, Whereabouts
+from paceline.rendezvous.channel import Failed, KilledFromOutside, Left, Message, Stopped, Whereabouts
 
 
 @dataclass(slots=True)
@@ -15,9 +15,12 @@ class WorkerState:
     joining: bool = False
     """It has asked for the group."""
     joined: bool = False
+    left: bool = False
+    """It is in the group no more, and nobody waits for it."""
     failed: Failed | None = None
     exit_code: int | None = None
     ended_before_stop: bool = False
+    ended_in_fit: bool = False
     stepped_at: float | None = None
     """When it last told of a step, and was in `fit`."""
     tracing: bool = False
@@ -31,9 +34,11 @@ class WorkerState:
     killed_from_outside: KilledFromOutside | None = None
     injected_fault: str | None = None
 
-    def note(self, message: Stopped | Whereabouts | FaultInjected | KilledFromOutside) -> None:
-        """What is said only to be told of later."""
+    def note(self, message: Message) -> None:
+        """What is said only to be thought of later; nothing of the rest."""
         match message:
+            case Left():
+                self.left = True
             case Stopped():
                 self.stopped = True
             case Whereabouts():
@@ -42,6 +47,11 @@ class WorkerState:
                 self.injected_fault = fault
             case KilledFromOutside():
                 self.killed_from_outside = message
+
+    @property
+    def in_fit(self) -> bool:
+        """Whether it makes steps, or traces the first one: the others wait for it in each."""
+        return self.tracing or self.stepped_at is not None
 
     @property
     def running(self) -> bool:
@@ -58,6 +68,7 @@ class WorkerState:
             self.gone,
             self.killed_from_outside,
             self.injected_fault,
+            self.ended_in_fit,
         )
 
 

@@ -55,7 +55,7 @@ class Node:
         self._job = job
         self._nodes = nodes
         stdout, stderr = (TextOutput(stream, job.environment, self._show_life) for stream in (sys.stdout, sys.stderr))
-        self._logs = WorkerLogs(job.options.log_dir)
+        self._logs = WorkerLogs(job.options.log_dir, self._say)
         self._screen = Screen(stdout, stderr)
         self._link: Link | None = None
         self._agent: HostAgent | None = None

@@ -9,7 +9,7 @@ logs/latest ─► 3f2a…/generation-2
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -22,15 +22,22 @@ LATEST = "latest"
 class LogFile:
     """A worker's own file: its lines without rank and colours, both streams, as a terminal would show them.
 
-    A disk that is full must not stop the training: the first failure to write ends the file.
+    A disk that is full must not stop the training: what cannot be written is left out, and a line in the file says so
+    when there is room again.
 
     Args:
         path: The file; appended to.
+        complain: Told once that something could not be written, and why.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, complain: Callable[[OSError], None]) -> None:
         self._path = path
+        self._complain = complain
         self._descriptor: int | None = None
+        self._num_lost = 0
+        """Lines that could not be written since the last one that could."""
+        self._is_torn = False
+        """Whether the last line of the file has no end."""
 
     def __enter__(self) -> "LogFile":
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -43,12 +50,23 @@ class LogFile:
 
     def write(self, lines: Iterable[str]) -> None:
         """Appends `lines` at once; nothing is buffered, so `tail -f` follows."""
-        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-        while data and self._descriptor is not None:
-            try:
-                data = data[os.write(self._descriptor, data) :]
-            except OSError:
-                self._close()
+        if self._descriptor is None:
+            return
+        texts = list(lines)
+        lost = (
+            [f"paceline: lines left out here, which could not be written: {self._num_lost}"] if self._num_lost else []
+        )
+        data = "".join(f"{line}\n" for line in (*lost, *texts)).encode("utf-8", "replace")
+        data = b"\n" + data if self._is_torn else data
+        try:
+            while data:
+                self._is_torn = data[(num_written := os.write(self._descriptor, data)) - 1 : num_written] != b"\n"
+                data = data[num_written:]
+        except OSError as fault:
+            self._num_lost += len(texts)
+            self._complain(fault)
+        else:
+            self._num_lost = 0
 
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
@@ -62,10 +80,13 @@ class WorkerLogs:
 
     Args:
         log_dir: The folder that the user has named; None: no files.
+        say: Tells the user, in a line; nothing without it.
     """
 
-    def __init__(self, log_dir: Path | None) -> None:
+    def __init__(self, log_dir: Path | None, say: Callable[[str], None] = lambda _: None) -> None:
         self._log_dir = log_dir
+        self._say = say
+        self._has_complained = False
         self._files: dict[int, LogFile] = {}
         self._open = ExitStack()
         self._had_files = False
@@ -82,20 +103,32 @@ class WorkerLogs:
         """Makes the files of a generation's `processes`, closes those of the one before, and points ``latest`` at them.
 
         Raises:
-            OSError: the first ones cannot be made. Where later ones cannot, the job goes on without.
+            OSError: the first ones cannot be made. Where later ones cannot, a line says so.
         """
         self._open.close()
         self._files = {}
         if self._log_dir is None:
             return
         folder = Path(job_id, f"generation-{generation}")
-        with contextlib.suppress(*([OSError] if self._had_files else [])):
+        try:
             (self._log_dir / folder).mkdir(parents=True, exist_ok=True)
             for one in processes:
                 name = f"job_{one.rank}.log" if one.in_world else f"{one.task.type}_{one.task.index}.log"
-                self._files[one.rank] = self._open.enter_context(LogFile(self._log_dir / folder / name))
+                self._files[one.rank] = self._open.enter_context(LogFile(self._log_dir / folder / name, self._complain))
             self._had_files = True
             _point(self._log_dir / LATEST, folder)
+        except OSError as fault:
+            if not self._had_files:
+                raise
+            self._complain(fault)
+
+    def _complain(self, fault: OSError) -> None:
+        if not self._has_complained:
+            self._has_complained = True  # first: the words go to the log files, too
+            self._say(
+                f"log files in {self._log_dir} cannot be written ({fault.strerror}): what the workers print is missing "
+                "there until they can be written again; the job continues"
+            )
 
     def of(self, rank: int) -> LogFile | None:
         """The file of `rank`; None: it has none."""

@@ -147,17 +147,19 @@ class AttachedCrew(Crew):
                 if not self._has_just_left() and self._failed is None:
                     self._say(one_line(f"paceline: {self._who} {why}"))
                     self._signal(signal.SIGTERM)
-            case Examine(ranks=ranks) if self._attach.rank in ranks and self._exit_code is None:
-                self._examine()
+            case Examine(ranks=ranks, quietly=quietly) if self._attach.rank in ranks and self._exit_code is None:
+                self._examine(quietly=quietly)
             case Kill():
                 self._kill()
             case Replace():  # only processes outside of the world are replaced, and none of them is started by hand
                 raise AssertionError(order)
 
-    def _examine(self) -> None:
+    def _examine(self, *, quietly: bool) -> None:
         rank, pid = self._attach.rank, self._attach.worker_pid
         with contextlib.suppress(OSError):
             self._line.send(QUESTION)
+        if quietly:
+            return
         if is_stopped(pid):
             self._report(Spoke(rank, Stopped()))
         state = process_state(pid)
@@ -261,7 +263,7 @@ class AttachedCrew(Crew):
         if self._failed is not None:
             self._ended(self._failed.exit_code)
         elif self._is_finishing and self._pmi is not None and self._pmi.finished:
-            self._ended(0)
+            self._hear_line(line_of(Left()))  # what it did not come to say
         else:
             self._ended(UNSEEN_EXIT if self._sent is None else -self._sent)
         self.is_over.set()

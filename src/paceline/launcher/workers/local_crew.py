@@ -58,7 +58,7 @@ _TEARDOWN_SECONDS = 0.5
 """How long processes that survive SIGKILL for a moment are waited for."""
 
 _SILENCE_SECONDS = 0.5
-"""How long output that is still on its way is waited for, once every process has ended."""
+"""How long output, and ends, that are still on their way are waited for, once every process has ended."""
 
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """Signals that a process seldom sends to itself."""
@@ -153,10 +153,10 @@ class LocalCrew(Crew):
                 for rank in ranks:
                     if rank in self._workers:
                         self._workers[rank].send(signal.SIGKILL if rank in self._servers else signal.SIGTERM)
-            case Examine(ranks=ranks):
+            case Examine(ranks=ranks, quietly=quietly):
                 for rank in ranks:
                     if rank in self._workers:
-                        self._examine(rank, self._workers[rank])
+                        self._examine(rank, self._workers[rank], quietly=quietly)
             case Kill():
                 for worker in self._workers.values():
                     worker.about_to_send(signal.SIGKILL)
@@ -169,8 +169,10 @@ class LocalCrew(Crew):
             self._listener(Complaint(f"a process cannot be started again: {fault}"))
             self._loop.call_soon(self._listener, WorkerEnded(rank, EXIT_UNAVAILABLE))
 
-    def _examine(self, rank: int, worker: WorkerProcess) -> None:
+    def _examine(self, rank: int, worker: WorkerProcess, *, quietly: bool) -> None:
         worker.ask_where()
+        if quietly:
+            return
         if is_stopped(worker.pid):
             self._listener(Spoke(rank, Stopped()))
         self._listener(Examined(rank, process_state(worker.pid)))
@@ -230,7 +232,7 @@ class LocalCrew(Crew):
                     shortage = self._memory_before.shortage_until(memory_kills())
                     self._listener(Spoke(rank, KilledFromOutside(shortage)))
         self._listener(report)
-        if isinstance(report, Wrote) and all(worker.is_silent for worker in self._workers.values()):
+        if isinstance(report, Wrote | WorkerEnded) and all(worker.is_silent for worker in self._workers.values()):
             self._silence.set()
 
     def _forget(self, pid: int) -> None:

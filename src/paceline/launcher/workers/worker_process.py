@@ -68,6 +68,7 @@ class WorkerProcess:
         self.pmi = spawned.pmi
         self._process = process
         self._messages: socket.socket | None = spawned.messages
+        self._is_told = False
         self._lines = LineSplitter()
         self._pipes = {Stream.OUT: process.stdout, Stream.ERR: process.stderr}
         self._detached = False
@@ -80,8 +81,8 @@ class WorkerProcess:
 
     @property
     def is_silent(self) -> bool:
-        """Whether both streams have ended."""
-        return not self._pipes
+        """Whether both streams have ended, and the end of the process was told."""
+        return not self._pipes and self._is_told
 
     def attach(
         self, loop: asyncio.AbstractEventLoop, listener: CrewListener, on_end: Callable[[], None] = lambda: None
@@ -154,6 +155,7 @@ class WorkerProcess:
             for _ in range(_MAX_READS_AFTER_END):
                 if not self._read(stream, loop, listener):
                     break
+        self._is_told = True
         listener(WorkerEnded(self.rank, code))
 
     def _read(self, stream: Stream, loop: asyncio.AbstractEventLoop, listener: CrewListener) -> bool:
