@@ -33,7 +33,50 @@ def made_outside_of_the_scope(strategy: Any) -> list[str]:
     return [_told(model.fit, X, Y, verbose=0), _told(model.train_on_batch, X, Y)]
 
 
-CASES = {case.__name__: case for case in (made_outside_of_the_scope,)}
+class Fails(keras.layers.Layer):  # type: ignore[misc]  # Keras is untyped
+    """Raises where a graph is made of it."""
+
+    error: Exception | None = None
+
+    def call(self, rows: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return rows
+
+
+class FailsToUpdate(keras.optimizers.SGD):  # type: ignore[misc]
+    """Raises where an update is made of it."""
+
+    error: Exception | None = None
+
+    def update_step(self, *arguments: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        super().update_step(*arguments)
+
+
+def raises_on_one_rank(strategy: Any) -> dict[str, list[str]]:
+    """The script catches what is raised and goes on, in the end without a fault."""
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        layer, optimizer = Fails(), FailsToUpdate(0.1)
+        model = keras.Sequential(
+            [keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(3), layer, keras.layers.Dense(1)]
+        )
+        model.compile(optimizer, "mse")
+    error = ValueError("this layer gives up: \N{SNOWMAN}") if strategy.stage == 1 else None
+    told: dict[str, list[str]] = {"predict": [], "fit": [], "update": [], "losses": []}
+    layer.error = error
+    for method, data in (("predict", (X,)), ("fit", (X, Y)), ("fit", (X, Y))):
+        told[method].append(_told(getattr(model, method), *data, verbose=0))
+    layer.error, optimizer.error = None, error
+    told["update"].append(_told(model.fit, X, Y, verbose=0))
+    optimizer.error = None
+    told["losses"] = [float(loss).hex() for loss in model.fit(X, Y, epochs=2, verbose=0).history["loss"]]
+    return told
+
+
+CASES = {case.__name__: case for case in (made_outside_of_the_scope, raises_on_one_rank)}
 
 
 def run_case(name: str) -> Any:
