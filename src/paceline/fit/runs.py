@@ -10,7 +10,6 @@ from paceline.comm.world import World, current_world
 from paceline.fit.assignments import tell_of_differences
 from paceline.fit.strategies import other_strategy_of, paceline_strategy_of
 from paceline.strategy.base import named_strategies
-from paceline.strategy.pipeline import PipelineStrategy
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -61,8 +60,6 @@ def _refuse_or_warn(other_strategy: str | None, world: World) -> None:
             f"would train {world.size} models that are never synchronized. Build it in the scope of a "
             "paceline.MultiWorkerMirroredStrategy(), or of no strategy, or start one worker. [no-strategy]"
         )
-    elif {*named_strategies} == {PipelineStrategy.__name__}:
-        return  # a model that fits into one worker, besides the one that does not: each worker has all of it
     elif not named_strategies:
         fault = (
             f"this script names no strategy, and --no-drop-in keeps Paceline from giving it one: its {world.size} "

@@ -60,6 +60,12 @@ def other_strategy_of(model: Any) -> str | None:
     return None if strategy is None or isinstance(strategy, SynchronousStrategy) else type(strategy).__name__
 
 
+def is_made_in_no_scope(model: Any) -> bool:
+    """Whether the script has put `model` into no strategy's scope, also if it got a strategy by itself."""
+    strategy = model._distribute_strategy
+    return strategy is None or isinstance(strategy, DropInStrategy)
+
+
 def initialised(keras_init: Function) -> Function:
     """Keras's `TensorFlowTrainer.__init__`, which remembers the strategy in whose scope the model is made.
 

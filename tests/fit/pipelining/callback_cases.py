@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras import callbacks
 
 import paceline
+from paceline.comm.world import current_world
 
 ROWS = np.random.default_rng(0).normal(size=(40, 8))
 TARGETS = ROWS[:, :1] ** 2
@@ -133,4 +134,5 @@ CASES: dict[str, Callable[[Any, Path], None]] = {
 def run_case(name: str, folder: str) -> None:
     """Runs one of `CASES` on every rank."""
     keras.config.set_floatx("float64")
-    CASES[name](paceline.PipelineStrategy(2, micro_batches=4), Path(folder))
+    with current_world().training_alone():  # as `--allow-independent`: each rank trains a plain model, too
+        CASES[name](paceline.PipelineStrategy(2, micro_batches=4), Path(folder))

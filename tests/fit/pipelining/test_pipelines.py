@@ -19,7 +19,9 @@ _SCRIPT = Path(__file__).with_name("pipeline_job.py")
     ],
 )
 def test_stages_and_replicas_are_one_process(tmp_path: Path, workers: int, trained: list[str]) -> None:
-    ended = run_workers(workers, _SCRIPT, str(tmp_path), folder=tmp_path, limit_seconds=400)
+    # Each rank trains plain models, too, to compare with.
+    options = ("--allow-independent", _SCRIPT, str(tmp_path))
+    ended = run_workers(workers, *options, folder=tmp_path, limit_seconds=400)
     assert ended.code == 0, ended.output
     for line in (
         *(f"{job} as plain Keras" for job in trained),

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import paceline
 from paceline.errors import ConfigurationError
@@ -48,15 +49,53 @@ def _stateful() -> Any:
     return keras.Model(x, keras.layers.Dense(1)(keras.layers.GRU(2, stateful=True, name="states")(hidden)))
 
 
+def _normalized_spectrum() -> Any:
+    normalized = keras.layers.SpectralNormalization(keras.layers.Dense(4), name="normalized")
+    return keras.Sequential([keras.Input((4,)), normalized, keras.layers.Dense(1)])
+
+
+class Keeps(keras.layers.Layer):  # type: ignore[misc]
+    """Assigns a sum over rows, or a number that no row changes."""
+
+    def __init__(self, of_rows: bool) -> None:
+        super().__init__(name="keeps")
+        self.of_rows = of_rows
+
+    def build(self, shape: Any) -> None:
+        self.kept = self.add_weight(shape=(), trainable=False, name="kept", initializer="zeros")
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.kept.assign(0.5 * self.kept.value + (keras.ops.sum(x) if self.of_rows else 1.0))
+        return x
+
+
+def _keeping(of_rows: bool = True) -> Any:
+    return keras.Sequential([keras.Input((4,)), Keeps(of_rows), keras.layers.Dropout(0.1), keras.layers.Dense(1)])
+
+
+def _complex() -> Any:
+    x = keras.Input((4,))
+    waves = keras.layers.Lambda(lambda x: tf.cast(x, tf.complex64), name="waves", dtype="complex64")
+    hidden = waves(keras.layers.Dense(4)(x))
+    hidden = keras.layers.Lambda(tf.math.real, dtype="float32")(hidden)
+    return keras.Model(x, keras.layers.Dense(1)(hidden))
+
+
 def _fit(
-    build: Callable[[], Any], batch_size: int = 6, compiling: dict[str, Any] | None = None, **options: Any
-) -> None:
+    build: Callable[[], Any],
+    batch_size: int = 6,
+    compiling: dict[str, Any] | None = None,
+    micro_batches: int = 3,
+    **options: Any,
+) -> Any:
     # Two chunks on one stage: what passes from one to another is the same as between two stages.
-    strategy = paceline.PipelineStrategy(stages=1, micro_batches=3, schedule="interleaved", **options)
+    strategy = paceline.PipelineStrategy(stages=1, micro_batches=micro_batches, schedule="interleaved", **options)
     with strategy.scope():
         model = build()
         model.compile("sgd", "mse", **(compiling or {}))
     model.fit(X, Y, batch_size=batch_size, verbose=0)
+    return model
 
 
 @pytest.mark.parametrize(
@@ -72,6 +111,12 @@ def _fit(
         ({"build": _Subclassed}, "has a `call` of its own"),
         ({"build": _shared, "balance": [1, 3]}, "the layers twice, twice .call 2. belong together"),
         ({"build": _stateful}, "stateful=True in states"),
+        (
+            {"build": _normalized_spectrum, "micro_batches": 1},
+            "The layer 'normalized' assigns its weight '.*normalized/dense.*/kernel', which is trained",
+        ),
+        ({"build": _keeping}, "The layer 'keeps' assigns its weight '.*keeps/kept', computed from the rows"),
+        ({"build": _complex, "balance": [2, 2]}, "cut behind 'waves', which makes a tensor of dtype complex64"),
         ({"build": _dense, "memory_limit": 10}, r'no split .* fits .* the smallest limit .* memory_limit="1MB"'),
     ],
 )
@@ -100,3 +145,9 @@ def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> 
 def test_batches_that_leave_fewer_rows_are_trained() -> None:
     """The last batch of an epoch may have fewer rows than micro-batches."""
     _fit(_dense, batch_size=5)  # the last one has two rows
+
+
+def test_states_that_micro_batches_compute_as_one_process_are_kept() -> None:
+    """What follows from no row is the same in each micro-batch; with one micro-batch, all is that of one process."""
+    assert _fit(lambda: _keeping(of_rows=False)).get_layer("keeps").kept.numpy() == 1.5
+    assert _fit(_keeping, micro_batches=1).get_layer("keeps").kept.numpy() == 36.0

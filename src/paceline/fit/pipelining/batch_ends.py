@@ -13,11 +13,12 @@ import tensorflow as tf
 
 from paceline.fit.metrics import read_as_they_are
 from paceline.fit.pipelining.chunk_trace import ChunkTrace
+from paceline.fit.pipelining.common_failures import raised_on_all
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel
 from paceline.fit.pipelining.replica_sums import ReplicaSums
 from paceline.fit.pipelining.stage_updates import of_all_stages, one_weight_after_the_other
-from paceline.fit.pipelining.walked_batches import WalkedBatch
+from paceline.fit.pipelining.walked_batches import Batch, WalkedBatch
 from paceline.strategy.bridged_collectives import graph_collectives_of
 
 
@@ -37,6 +38,24 @@ class TrainedBatches:
         self._losses: list[tuple[list[Any], int]] = []
         self._results: Any = None
 
+    def prepare(self, batch: Batch) -> None:
+        """Makes the functions with which batches end, when the first one comes. Collective over all ranks then.
+
+        Raises:
+            RuntimeError: making them has failed on another rank; there the exception itself is raised.
+        """
+        if self._functions:
+            return
+        traces, made = [one.trace for one in batch.functions.values()], {}
+        with raised_on_all(self._model.distribute_strategy.fit_group):
+            if self._assigns_early:
+                made[False] = _finish_function(self._model, self._pipeline, traces, assigns=True, updates=False)
+            if self._training:
+                made[True] = _finish_function(
+                    self._model, self._pipeline, traces, assigns=not self._assigns_early, updates=True
+                )
+        self._functions = made
+
     def take(self) -> tuple[list[tuple[float, int]], Any]:
         """Of each batch since the last call this stage's share of the loss, and the rows; the metrics' results."""
         losses, self._losses = self._losses, []
@@ -54,11 +73,6 @@ class TrainedBatches:
 
     def _finish(self, batch: WalkedBatch, *, assigns: bool, updates: bool) -> None:
         functions = batch.batch.functions
-        if updates not in self._functions:
-            traces = [one.trace for one in functions.values()]
-            self._functions[updates] = _finish_function(
-                self._model, self._pipeline, traces, assigns=assigns, updates=updates
-            )
         states = [state for number in functions for state in batch.sums[number].states] if assigns else []
         slices = [one for number in functions for one in batch.slices(number)] if updates else []
         finish = self._functions[updates]

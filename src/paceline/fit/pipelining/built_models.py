@@ -10,6 +10,7 @@ import numpy as np
 from paceline.comm.group import Group
 from paceline.fit.building import is_due, share_values
 from paceline.fit.metrics import read_as_they_are, read_by
+from paceline.fit.pipelining.common_failures import raised_on_all
 from paceline.fit.pipelining.pipelined_model import pipelined
 from paceline.fit.pipelining.refused_models import refuse, refuse_data
 from paceline.fit.pipelining.stage_optimizers import build_for_stage
@@ -28,6 +29,7 @@ def build(model: Any, specs: Any, batch_rows: int | None, *, is_fitted: bool, is
 
     Raises:
         ConfigurationError: a pipeline cannot train this model.
+        RuntimeError: building has failed on another rank; there the exception itself is raised.
     """
     refuse(model)
     refuse_data(specs)
@@ -42,14 +44,17 @@ def build(model: Any, specs: Any, batch_rows: int | None, *, is_fitted: bool, is
     with strategy.scope():
         if not model.built:
             x, _, _ = keras.utils.unpack_x_y_sample_weight(specs)
-            model.build(keras.tree.map_structure(lambda leaf: tuple(leaf.shape), x))
-        build_for_stage(model, pipelined(model, batch_rows).trained)
-        with read_as_they_are():
-            model._symbolic_build(data_batch=specs)
+            with raised_on_all(strategy.fit_group):
+                model.build(keras.tree.map_structure(lambda leaf: tuple(leaf.shape), x))
+        pipeline = pipelined(model, batch_rows)
+        with raised_on_all(strategy.fit_group):
+            build_for_stage(model, pipeline.trained)
+            with read_as_they_are():
+                model._symbolic_build(data_batch=specs)
     for metric in model.metrics:
         if metric is not model._loss_tracker:  # that one is the same on all ranks
             for one in (metric, *getattr(metric, "metrics", ())):
-                read_by(one, functools.partial(_of_last_stage, strategy.pipeline, pipelined(model).has_outputs))
+                read_by(one, functools.partial(_of_last_stage, strategy.pipeline, pipeline.has_outputs))
     if strategy.replicas > 1 and is_due(model, each_time=is_run):
         share_values(_known_here(model), strategy.stage_group)
 

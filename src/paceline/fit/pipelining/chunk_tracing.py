@@ -13,6 +13,7 @@ from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_trace import ChunkTrace, is_floating
 from paceline.fit.pipelining.chunks import Chunk
 from paceline.fit.pipelining.cut_graphs import parted
+from paceline.fit.pipelining.layer_states import refuse_trained
 from paceline.fit.pipelining.micro_batches import BatchSums, MicroBatchContext, MicroBatchRows
 from paceline.fit.shares import share_of
 
@@ -140,10 +141,9 @@ class _Tracing:
             scaled = forward.loss
             if self._training and scaled is not None and self._model.optimizer is not None:
                 scaled = self._model.optimizer.scale_loss(scaled)
+        refuse_trained(self._chunk, scope.updated.values())
         known = {id(variable) for variable in self._assigned}
-        self.found = [
-            variable for variable in scope.updated.values() if id(variable) not in known and not variable.trainable
-        ]
+        self.found = [variable for variable in scope.updated.values() if id(variable) not in known]
         received_gradients: list[Any] = []
         gradients: list[Any] = []
         if self._training:

@@ -12,7 +12,7 @@ from paceline.fit.pipelining import deferred_variables, stage_updates, whole_sav
 from paceline.fit.pipelining.built_models import build
 from paceline.fit.pipelining.pipelined_functions import PipelinedFunction, PipelinedPrediction
 from paceline.fit.pipelining.pipelined_model import compiled_anew
-from paceline.fit.pipelining.refused_models import refuse_xla
+from paceline.fit.pipelining.refused_models import refuse_outside_scope, refuse_xla
 from paceline.fit.strategies import pipeline_strategy_of
 
 Function = Callable[..., Any]
@@ -40,6 +40,8 @@ def install(replace: Replace, replace_in_graphs: Replace) -> None:
     replace(compat.saving_api, "load_weights", whole_saves.loaded_by_each)
     replace(compat.Trainer, "compile", compiled)
     trainer = compat.TensorFlowTrainer
+    for name in ("fit", "train_on_batch"):
+        replace(trainer, name, checked)
     replace(trainer, "_make_function", made)
     replace(trainer, "make_predict_function", made_prediction)
     replace(trainer, "_maybe_symbolic_build", built)
@@ -60,6 +62,16 @@ def compiled(keras_compile: Function) -> Function:
         return result
 
     return compile_
+
+
+def checked(keras_method: Function) -> Function:
+    """Keras's `fit` or `train_on_batch`, of a model that was made in a scope if the script has a pipeline."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        refuse_outside_scope(self)
+        return keras_method(self, *args, **kwargs)
+
+    return method
 
 
 def made(keras_make_function: Function) -> Function:

@@ -22,7 +22,7 @@ import tensorflow as tf
 from paceline.fit.pipelining.batch_ends import TrainedBatches
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
-from paceline.fit.pipelining.walked_batches import WalkedBatch
+from paceline.fit.pipelining.walked_batches import Batch, WalkedBatch
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -63,9 +63,16 @@ class PipelinedFunction:
         if self._ended is None:
             self._ended = TrainedBatches(self._model, pipeline, training=self._training)
             _warn_of_pauses(self._model, pipeline, training=self._training)
-        batches = (pipeline.batch(*flat_data(one), training=self._training) for one in data)
-        pipeline.walk(batches, self._ended, num_batches=number, with_backward=self._training)
-        return self._logs(pipeline, *self._ended.take())
+        ended = self._ended
+
+        def batches() -> Iterator[Batch]:
+            for one in data:
+                batch = pipeline.batch(*flat_data(one), training=self._training)
+                ended.prepare(batch)
+                yield batch
+
+        pipeline.walk(batches(), ended, num_batches=number, with_backward=self._training)
+        return self._logs(pipeline, *ended.take())
 
     def _logs(self, pipeline: PipelinedModel, losses: list[tuple[float, int]], own: dict[str, Any]) -> dict[str, Any]:
         """The results of metrics, which the last stage knows, with the losses, of which each stage knows its shares."""

@@ -1,5 +1,6 @@
 """A model in a pipeline, on one rank: its chunks, the functions of its own ones, the walk, the optimizer's update."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,9 +13,11 @@ from paceline.fit.pipelining.chunk_functions import ChunkFunctions
 from paceline.fit.pipelining.chunk_trace import ChunkTrace
 from paceline.fit.pipelining.chunk_tracing import trace
 from paceline.fit.pipelining.chunks import cut
+from paceline.fit.pipelining.common_failures import raised_on_all
 from paceline.fit.pipelining.deferred_variables import give_values, take_values
 from paceline.fit.pipelining.division import division_of
 from paceline.fit.pipelining.gradient_sums import GradientSums
+from paceline.fit.pipelining.layer_states import refuse_complex, refuse_of_rows
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
 from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
@@ -102,31 +105,30 @@ class PipelinedModel:
     def functions(self, specs: Any, *, training: bool, losses: bool = True) -> dict[int, ChunkFunctions]:
         """Those of this stage's chunks, for data of these specs; traced when they are first asked for.
 
-        Collective when nothing has been traced yet.
+        Collective when these specs are new; of a batch that is trained under an asynchronous schedule, only when
+        nothing has been traced yet: ranks learn of later shapes at different times, some while others need them.
 
         Raises:
             ConfigurationError: a stage cannot compute one of its chunks; then the same on all ranks.
+            RuntimeError: making them has failed on another rank; there the exception itself is raised.
         """
         key = (training, losses, str(specs))
         if key not in self._functions:
-            refused, made = "", {}
+            made = {}
             versioned = training and not self.schedule.is_synchronous
-            try:
+            is_common = not versioned or not any(known[:2] == key[:2] for known in self._functions)
+            with raised_on_all(self._strategy.fit_group) if is_common else contextlib.nullcontext():
                 for number in self.own:
                     chunk = self.chunks.chunks[number]
+                    if training:
+                        refuse_complex(chunk)
                     made[number] = ChunkFunctions(
                         trace(self._model, chunk, specs, training=training, losses=losses, versioned=versioned)
                     )
+                    if self._strategy.micro_batches * self._strategy.replicas > 1:
+                        refuse_of_rows(chunk, made[number].trace)
                 if training:
                     self._refuse_to_wait_for_nothing([one.trace for one in made.values()])
-            except ConfigurationError as error:
-                refused = str(error).removesuffix(" [pipeline]")
-            said = np.frombuffer(refused.encode(), np.uint8)
-            is_first = not any(known[:2] == key[:2] for known in self._functions)
-            # Of later shapes, ranks learn at different times: in an asynchronous schedule, some while others need them.
-            for text in self._strategy.fit_group.all_gather(said) if is_first else [said]:
-                if text.size:
-                    raise ConfigurationError(f"{text.tobytes().decode()} [pipeline]")
             self._functions[key] = made
         return self._functions[key]
 

@@ -4,10 +4,32 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
 from paceline.fit.compat import TensorFlowTrainer, all_layers
+from paceline.fit.strategies import is_made_in_no_scope
+from paceline.strategy.base import named_strategies
+from paceline.strategy.pipeline import PipelineStrategy
 
 _OWN_STEPS = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
+
+
+def refuse_outside_scope(model: Any) -> None:
+    """Refuses to train a model that was made in no scope, beside a pipeline: each worker would train the whole of it.
+
+    Raises:
+        ConfigurationError: that is so.
+    """
+    world = current_world()
+    if world.size == 1 or world.solo_training_allowed or PipelineStrategy.__name__ not in named_strategies:
+        return
+    if is_made_in_no_scope(model):
+        raise ConfigurationError(
+            f"This model was made outside of the PipelineStrategy's scope, so each of the {world.size} workers would "
+            "train the whole model, and none a stage of it. Make the strategy first, then make and compile the model "
+            "within `with strategy.scope():`. If each worker is meant to train such a model besides: paceline run "
+            "--allow-independent. [outside-scope]"
+        )
 
 
 def refuse_xla(jit_compile: Any) -> None:

@@ -1,0 +1,34 @@
+"""What two stages refuse is told on all ranks."""
+
+from pathlib import Path
+
+import pytest
+
+from worlds import Worlds
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("parity")]
+
+_SCRIPT = Path(__file__).with_name("refused_cases.py")
+
+
+def test_a_model_outside_of_the_scope_is_not_trained(worlds: Worlds) -> None:
+    """Beside a pipeline, a `fit` under no strategy passed: each worker trained the whole model without a word."""
+    for told in worlds.of(2, in_stages=True).run(_SCRIPT, "made_outside_of_the_scope").same:
+        assert told.startswith("ConfigurationError: This model was made outside of the PipelineStrategy's scope")
+        assert "each of the 2 workers would train the whole model" in told
+        assert told.endswith("[outside-scope]")
+
+
+def test_what_one_rank_raises_where_functions_are_made_is_raised_on_all(worlds: Worlds) -> None:
+    """Only a refusal was handed to the others: they read what the rank did next, one collective late for ever."""
+    others, own = worlds.of(2, in_stages=True).run(_SCRIPT, "raises_on_one_rank").told
+    assert others.pop("losses") == own.pop("losses")
+    for method, raised in own.items():
+        for error, told in zip(raised, others[method], strict=True):
+            assert error.startswith("ValueError: ")
+            assert "this layer gives up: \N{SNOWMAN}" in error
+            assert told.startswith("RuntimeError: rank 1 ")
+            assert "ValueError: " in told
+            assert "this layer gives up: \N{SNOWMAN}" in told
+            assert "(refused_cases.py:" in told
+            assert told.endswith("[stage-failed]")
