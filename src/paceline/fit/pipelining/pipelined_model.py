@@ -1,6 +1,7 @@
 """A model in a pipeline, on one rank: its chunks, the functions of its own ones, the walk, the optimizer's update."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,6 +16,7 @@ from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.division import division_of
 from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
+from paceline.fit.pipelining.shared_weights import SharedWeights
 from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
 from paceline.fit.pipelining.stage_updates import asks_other_stages
@@ -23,6 +25,7 @@ from paceline.fit.pipelining.variable_homes import VariableHomes
 from paceline.fit.pipelining.walked_batches import Batch
 from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Send
 from paceline.plan.planning import make_plan
+from paceline.strategy.bridged_collectives import graph_collectives_of
 from paceline.strategy.pipeline import PipelineStrategy
 
 _models: "WeakKeyDictionary[Any, PipelinedModel]" = WeakKeyDictionary()
@@ -78,6 +81,12 @@ class PipelinedModel:
         """Of each variable of the model, in the order of the layers, the stages that have it."""
         self.homes = VariableHomes(self.stages_of, strategy.pipeline, strategy.world.rank)
         self.homes.bring()
+        several = {id(variable) for chunk in self.chunks.chunks for variable in chunk.of_earlier}
+        self.shared_weights = SharedWeights(
+            [(variable, stages) for variable, stages in self.stages_of if id(variable) in several],
+            strategy,
+            partial(graph_collectives_of, strategy.world),
+        )
         self.variables = [variable for variable, stages in self.stages_of if strategy.stage in stages]
         """The variables of this stage."""
         self.trained = self._trained()
@@ -136,6 +145,8 @@ class PipelinedModel:
             for text in self._strategy.fit_group.all_gather(said) if is_first else [said]:
                 if text.size:
                     raise ConfigurationError(f"{text.tobytes().decode()} [pipeline]")
+            if training and is_first:
+                self.shared_weights.agree([one.trace for one in made.values()])
             self._functions[key] = made
         return self._functions[key]
 
