@@ -41,7 +41,7 @@ def test_names_that_do_not_split(names: list[str]) -> None:
 
 def test_ties_are_not_torn() -> None:
     for split in (lambda: cuts_of_balance(PROFILE, [2, 2], 2), lambda: cuts_of_names(PROFILE, ["b"], 2)):
-        with pytest.raises(ConfigurationError, match=r"layers b, c belong together .* cuts behind b"):
+        with pytest.raises(ConfigurationError, match=r"layers b, c belong together.* cuts behind b"):
             split()
 
 

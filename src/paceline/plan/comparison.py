@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paceline.errors import ConfigurationError
 from paceline.plan.costs import Link
@@ -95,6 +95,7 @@ def predict(pipeline: Pipeline, schedule: Schedule) -> Prediction:
             f"{schedule.name} needs {fewest} micro-batches for {pipeline.stages} stages, not {pipeline.micro_batches}. "
             "[pipeline]"
         )
+    pipeline = replace(pipeline, profile=pipeline.profile.under(schedule))
     split = _split(pipeline, schedule)
     costs = costs_of(pipeline.profile, split, pipeline.link)
     in_flight = -(-pipeline.stages // pipeline.micro_batches)

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 
 from paceline.errors import ConfigurationError
 from paceline.plan.costs import Link
-from paceline.plan.profile import Profile
+from paceline.plan.profile import WHY_TIED, Profile
 from paceline.plan.schedules import Place, Schedule
 from paceline.plan.split import Split, all_reduce_seconds
 
@@ -229,10 +229,14 @@ def _best(demand: Demand, workers: int, replicas: Collection[int]) -> tuple[floa
     if least is None:
         raise ConfigurationError(
             f"{len(demand.profile.layers)} layers, which can be cut in {len(cuts) - 1} places, cannot be divided into "
-            f"{num_chunks} chunks: ask for fewer stages. [pipeline]"
+            f"{num_chunks} chunks: ask for fewer stages. {_told_ties(demand.profile)}[pipeline]"
         )
     raise ConfigurationError(
         f"no split into {num_chunks} chunks for {demand.schedule.name} with {demand.micro_batches} micro-batches fits "
         f"into {demand.memory_limit_bytes / 1e6:,.1f} MB per worker; the smallest limit that would do is "
         f'memory_limit="{math.ceil(least[0] * demand.chunks_per_stage / 1e6)}MB". [pipeline]'
     )
+
+
+def _told_ties(profile: Profile) -> str:
+    return f"Layers that belong together: {profile.told_ties}. {WHY_TIED} " if profile.ties else ""

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 from paceline.errors import ConfigurationError
 from paceline.plan.costs import ChunkCost, Costs, Link
-from paceline.plan.profile import Profile
+from paceline.plan.profile import WHY_TIED, Profile
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _checked(profile: Profile, cuts: tuple[int, ...]) -> tuple[int, ...]:
         if torn := [cut for cut in cuts if min(tie) < cut <= max(tie)]:
             names = ", ".join(profile.layers[at].name for at in tie)
             raise ConfigurationError(
-                f"the layers {names} belong together (they share weights), but the split cuts behind "
-                f"{profile.layers[torn[0] - 1].name}: cut before or behind all of them. [pipeline]"
+                f"the layers {names} belong together, but the split cuts behind "
+                f"{profile.layers[torn[0] - 1].name}: cut before or behind all of them. {WHY_TIED} [pipeline]"
             )
     return cuts

@@ -106,6 +106,7 @@ class PipelineStrategy(SynchronousStrategy):
             )
         if balance is not None and split_after is not None:
             raise ConfigurationError("Received balance and split_after; give one of the two. [pipeline]")
+        self._ranks_of: dict[tuple[int, ...], CountedGroup | None] = {}
         world = world_of(None, when_alone=lambda: _start_again(self.stages, self.micro_batches), arrange=self._arrange)
         super().__init__(world, local_device(world), broadcast_new_variables=False)
 
@@ -139,6 +140,20 @@ class PipelineStrategy(SynchronousStrategy):
     def fit_group(self) -> CountedGroup:
         """All ranks: see the base class."""
         return self.world.group
+
+    def ranks_of(self, stages: tuple[int, ...]) -> CountedGroup | None:
+        """The ranks of some stages; None: this one is not among them. Collective over all ranks, when it is new.
+
+        Args:
+            stages: Ascending; the same on all ranks.
+        """
+        if len(stages) == self.stages:
+            return self.fit_group
+        if len(stages) == 1:
+            return self.stage_group if stages == (self.stage,) else None
+        if stages not in self._ranks_of:
+            self._ranks_of[stages] = self.fit_group.split(0 if self.stage in stages else None)
+        return self._ranks_of[stages]
 
     @property
     def models(self) -> tuple[tuple[int, ...], ...]:

@@ -68,10 +68,15 @@ def test_what_shares_variables_is_tied() -> None:
         *(drop, "shared (call 2)", "within", f"{drop} (call 2)", "last"),
     ]
     assert [[names[at] for at in tie] for tie in found.ties] == [
-        ["shared", "shared (call 2)"],
-        ["kept", "within"],
         [drop, f"{drop} (call 2)"],  # the state of its seed; what has no variables is free
     ]
+    assert [[names[at] for at in group] for group in found.sharing] == [
+        ["shared", "shared (call 2)"],
+        ["kept", "within"],
+        [drop, f"{drop} (call 2)"],
+    ]
+    model.trainable = False
+    assert layers_of(model).ties == found.ties  # whether weights are trained may change
 
 
 class _Subclassed(keras.Model):  # type: ignore[misc]

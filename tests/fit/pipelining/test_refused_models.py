@@ -39,8 +39,14 @@ def _with_own_step() -> Any:
 
 def _shared() -> Any:
     x = keras.Input((4,))
-    layer = keras.layers.Dense(4, name="twice")
+    layer = keras.layers.BatchNormalization(name="twice")
     return keras.Model(x, keras.layers.Dense(1, name="last")(layer(keras.layers.Dense(4, name="between")(layer(x)))))
+
+
+def _shared_to_the_end() -> Any:
+    x = keras.Input((4,))
+    layer = keras.layers.BatchNormalization(name="twice")
+    return keras.Model(x, layer(keras.layers.Dense(4, name="between")(layer(x))))
 
 
 def _stateful() -> Any:
@@ -110,6 +116,7 @@ def _fit(
         ({"build": _with_own_step}, "The class _OwnStep has its own train_step"),
         ({"build": _Subclassed}, "has a `call` of its own"),
         ({"build": _shared, "balance": [1, 3]}, "the layers twice, twice .call 2. belong together"),
+        ({"build": _shared_to_the_end}, "has no 1 places .* belong together: twice, twice .call 2.. They share"),
         ({"build": _stateful}, "stateful=True in states"),
         (
             {"build": _normalized_spectrum, "micro_batches": 1},

@@ -74,11 +74,21 @@ class TrainedBatches:
     def _finish(self, batch: WalkedBatch, *, assigns: bool, updates: bool) -> None:
         functions = batch.batch.functions
         states = [state for number in functions for state in batch.sums[number].states] if assigns else []
-        slices = [one for number in functions for one in batch.slices(number)] if updates else []
+        slices, summed = self._gradients(batch) if updates else ([], [])
         finish = self._functions[updates]
-        results = finish(*states, *slices)
+        results = finish(*states, *slices, *summed)
         if assigns:
             self._results = finish.packed(results)
+
+    def _gradients(self, batch: WalkedBatch) -> tuple[list[Any], list[Any]]:
+        """Of what is looked up (values, indices), flat; the sums of what several chunks have."""
+        shared = self._pipeline.shared_weights
+        slices: list[tuple[Any, Any, Any]] = []
+        for number, functions in batch.batch.functions.items():
+            flat = list(batch.slices(number))
+            slices += zip(functions.trace.looked_up, flat[::2], flat[1::2], strict=True)
+        own = [part for variable, *pair in slices if variable not in shared for part in pair]
+        return own, shared.summed(batch, slices, self._pipeline.gradient_sums)
 
 
 def _finish_function(
@@ -87,32 +97,44 @@ def _finish_function(
     """A function that assigns the states, updates the weights, and returns the results of the metrics."""
     updating = traces if updates else []
     assigned = [variable for one in traces for variable in one.assigned] if assigns else []
-    summed = [variable for one in updating for variable in one.summed]
-    looked_up = [variable for one in updating for variable in one.looked_up]
+    shared = pipeline.shared_weights
+    every = [variable for one in updating for variable in one.summed]
+    summed = [variable for variable in every if variable not in shared]
+    rows = [
+        (variable, are_alike, pair)
+        for one in updating
+        for variable, are_alike, pair in zip(one.looked_up, one.alike, one.slices, strict=True)
+        if variable not in shared
+    ]
+    looked_up = [variable for variable, _, _ in rows]
+    alike = [are_alike for _, are_alike, _ in rows]
     tracker = model._loss_tracker
     strategy = model.distribute_strategy
     over_replicas = graph_collectives_of(strategy.world, strategy.stage_group)
     replicas = ReplicaSums(over_replicas, strategy.replica, strategy.replicas)
 
-    def update(gradients: list[Any], slices: list[Any]) -> None:
-        found = {id(variable): gradient for variable, gradient in zip(summed, gradients, strict=True)}
+    def update(gradients: list[Any], slices: list[Any], of_several: list[Any]) -> None:
+        found = shared.gradients(of_several) | {
+            id(variable): gradient for variable, gradient in zip(summed, gradients, strict=True)
+        }
         for variable, values, indices in zip(looked_up, slices[::2], slices[1::2], strict=True):
             found[id(variable)] = tf.IndexedSlices(values, indices, tf.constant(list(variable.shape), tf.int64))
         if found:
-            with one_weight_after_the_other(model.optimizer):
+            counted = [shared.is_counted(one) for one in pipeline.trained if id(one) in found]
+            stages = graph_collectives_of(strategy.world, strategy.pipeline)
+            with of_all_stages(stages, counted), one_weight_after_the_other(model.optimizer):
                 model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
         else:
             model.optimizer._iterations.assign_add(1)  # `iterations` may be computed: of accumulated gradients
 
-    def finish(states: list[Any], slices: list[Any]) -> Any:
+    def finish(states: list[Any], slices: list[Any], of_several: list[Any]) -> Any:
         gradients = pipeline.gradient_sums.read(summed)
-        states, gradients, slices = replicas.combined(traces, states, gradients, slices)
+        states, gradients, slices = replicas.combined(traces, states, gradients, slices, alike)
         for variable, state in zip(assigned, states, strict=True):
             variable.assign(state)
         if updates:
-            with of_all_stages(graph_collectives_of(strategy.world, strategy.pipeline)):
-                strategy.extended.call_for_each_replica(update, args=(gradients, slices))
-            pipeline.gradient_sums.release(summed)
+            strategy.extended.call_for_each_replica(update, args=(gradients, slices, of_several))
+            pipeline.gradient_sums.release(every)
         with read_as_they_are():
             results = model.get_metrics_result() if assigns else {}
         if tracker is not None:
@@ -120,5 +142,5 @@ def _finish_function(
         return results
 
     states = [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
-    parts = [part for one in updating for pair in one.slices for part in pair]
-    return traced(finish, states, [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in parts])
+    parts = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for _, _, pair in rows for part in pair]
+    return traced(finish, states, parts, shared.specs if updates else [])

@@ -55,8 +55,10 @@ def build(model: Any, specs: Any, batch_rows: int | None, *, is_fitted: bool, is
         if metric is not model._loss_tracker:  # that one is the same on all ranks
             for one in (metric, *getattr(metric, "metrics", ())):
                 read_by(one, functools.partial(_of_last_stage, strategy.pipeline, pipeline.has_outputs))
-    if strategy.replicas > 1 and is_due(model, each_time=is_run):
-        share_values(_known_here(model), strategy.stage_group)
+    if is_due(model, each_time=is_run):
+        if strategy.replicas > 1:
+            share_values(_known_here(model), strategy.stage_group)
+        pipeline.shared_weights.share()
 
 
 def _of_last_stage(pipeline: Group, is_here: bool, variables: Sequence[Any]) -> list[Any]:

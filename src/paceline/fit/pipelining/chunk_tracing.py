@@ -217,8 +217,13 @@ class _Tracing:
         return made
 
     def _own_losses(self, scope: Any) -> list[Any]:
-        """What the chunk's layers have added, and the regularisers of its weights."""
-        weights = [one for one in self._chunk.variables if one.trainable and one.regularizer is not None]
+        """What the chunk's layers have added, and the regularisers of its weights, of each weight once in the model."""
+        chunk = self._chunk
+        weights = [
+            one
+            for one in chunk.variables
+            if one.trainable and one.regularizer is not None and not _is_in(one, chunk.of_earlier)
+        ]
         return [*scope.losses, *(weight.regularizer(weight) for weight in weights)]
 
     def _compiled_loss(self, tensors: dict[int, Any], y: Any, sample_weight: Any, rows: MicroBatchRows) -> list[Any]:

@@ -20,6 +20,7 @@ class Chunk:
         received: The `KerasTensor`s that earlier chunks make and this one reads, in the order of the layers.
         handed_on: Those that it makes and later chunks read.
         outputs: The model's outputs; of the last chunk only. An earlier chunk's are among `received`.
+        of_earlier: Those of its variables that an earlier chunk has, too.
         mask_calls: The calls that compute, from the inputs of the model, the masks of what it receives and outputs.
     """
 
@@ -29,6 +30,7 @@ class Chunk:
     handed_on: tuple[Any, ...]
     outputs: tuple[Any, ...] = ()
     mask_calls: tuple[Any, ...] = ()
+    of_earlier: tuple[Any, ...] = ()
 
     @property
     def variables(self) -> list[Any]:
@@ -73,12 +75,17 @@ def cut(model: Any, layers: ModelLayers, cuts: Sequence[int]) -> Chunks:
     def each_once(of: list[tuple[Any, ...]]) -> tuple[Any, ...]:
         return tuple({id(tensor): tensor for group in of for tensor in group}.values())
 
-    chunks = []
+    chunks: list[Chunk] = []
+    known: set[int] = set()
     for number, part in enumerate(parts):
         received = each_once([group for (_, target), group in tensors.items() if target == number])
         outputs = tuple(model.outputs) if number == last else ()
         handed_on = each_once([group for (source, _), group in tensors.items() if source == number])
-        chunks.append(Chunk(number, part, received, handed_on, outputs, _mask_calls(model, [*received, *outputs])))
+        variables = {id(one): one for layer in part for one in layer.variables}
+        of_earlier = tuple(one for key, one in variables.items() if key in known)
+        known.update(variables)
+        masks = _mask_calls(model, [*received, *outputs])
+        chunks.append(Chunk(number, part, received, handed_on, outputs, masks, of_earlier))
     return Chunks(tuple(chunks), tensors)
 
 

@@ -12,6 +12,7 @@ As `fit/compat.py`, which has no room left. Tested with Keras 3.15.
 | `Functional._outputs_struct` | what it returns |
 | `set_keras_mask`, `get_keras_mask` | where Keras keeps the mask of a tensor |
 | `in_symbolic_scope` | whether a variable is read to infer shapes only |
+| `Layer._trainable_variables` | which variables are weights, also those that are frozen for a while |
 | `Variable._deferred_initialize`, `._direct_assign`, `._initializer`, `._value` | a variable without a value |
 | `TensorBoard._log_weights` | where it reads every weight |
 | `Trainer._compile_loss`, `._compile_metrics`, `._loss_tracker`, `._symbolic_build` | the parts of a trainer's step |
@@ -26,6 +27,8 @@ from keras.src.models.functional import Functional, operation_fn
 from keras.src.ops.node import Node
 from keras.src.trainers.trainer import Trainer
 
+from paceline.fit.compat import all_layers
+
 _MISSING = [
     *(f"Functional.{name}" for name in ("call", "_standardize_inputs") if not hasattr(Functional, name)),
     *(f"Node.{name}" for name in ("input_tensors", "parent_nodes") if not hasattr(Node, name)),
@@ -36,6 +39,11 @@ _MISSING = [
     ),
     *(f"Function.{name}" for name in ("_nodes_by_depth",) if name not in keras.Function.__init__.__code__.co_names),
     *(f"TensorBoard.{name}" for name in ("_log_weights",) if not hasattr(keras.callbacks.TensorBoard, name)),
+    *(
+        f"Layer.{name}"
+        for name in ("_trainable_variables",)
+        if name not in keras.Layer.variables.fget.__code__.co_names
+    ),
     *(f"Variable.{name}" for name in ("_deferred_initialize", "_direct_assign") if not hasattr(keras.Variable, name)),
     *(f"Trainer.{name}" for name in ("_symbolic_build",) if not hasattr(Trainer, name)),
     *(
@@ -64,6 +72,11 @@ def calls_of(inputs: list[Any], outputs: list[Any]) -> list[Any]:
     """
     by_depth = keras.Function(inputs, outputs, name="calls")._nodes_by_depth
     return [call for depth in sorted(by_depth, reverse=True) for call in by_depth[depth]]
+
+
+def made_to_train(layer: keras.Layer) -> list[Any]:
+    """The variables that a layer and those within it have made as weights to train, frozen ones, too."""
+    return [variable for one in all_layers(layer) for variable in one._trainable_variables]
 
 
 def repeated(call: Any, tensors: dict[int, Any], training: bool | None) -> None:
@@ -97,6 +110,7 @@ __all__ = [
     "calls_of",
     "get_keras_mask",
     "in_symbolic_scope",
+    "made_to_train",
     "packed_outputs",
     "repeated",
     "runs_its_graph",

@@ -131,11 +131,29 @@ def give_values(variables: Iterable[Any]) -> None:
             variable._deferred_initialize()
 
 
-def take_values(variables: Iterable[Any], stage: int, own_stage: int, rank: int) -> None:
-    """From now on these variables of `stage` have no value here, on `rank`, which is of `own_stage`."""
-    for variable in variables:
-        variable._value = None
-        variable._initializer = _Elsewhere(variable.path, stage, own_stage, rank)
+def take_value(variable: Any, stage: int, own_stage: int, rank: int, *, returns: bool = False) -> None:
+    """From now on a variable of `stage` has no value here, on `rank`, which is of `own_stage`.
+
+    Args:
+        variable: Which one.
+        stage: That has it.
+        own_stage: This one.
+        rank: This one.
+        returns: Whether graphs of this rank have read it, and will be run again: its memory is not freed.
+    """
+    value, variable._value = variable._value, None
+    variable._initializer = _Elsewhere(variable.path, stage, own_stage, rank, value if returns else None)
+
+
+def return_value(variable: Any, value: Any) -> None:
+    """Gives a variable that was elsewhere a value here, which graphs that have read the variable before read, too."""
+    variable._value = variable._initializer.value_before
+    if variable._value is None:
+        variable._initializer = lambda _, dtype: tf.constant(value, dtype)
+        variable._deferred_initialize()
+    else:
+        variable._initializer = None
+        variable._direct_assign(tf.constant(value))
 
 
 def is_elsewhere(variable: Any) -> bool:
@@ -190,8 +208,9 @@ class _Later:
 class _Elsewhere:
     """Takes an initializer's place: Keras calls it to read the variable."""
 
-    def __init__(self, path: str, stage: int, own_stage: int, rank: int) -> None:
+    def __init__(self, path: str, stage: int, own_stage: int, rank: int, value_before: Any) -> None:
         self._path, self.stage, self._own_stage, self._rank = path, stage, own_stage, rank
+        self.value_before = value_before
 
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
         if compat.in_symbolic_scope():

@@ -12,7 +12,7 @@ from paceline.fit.pipelining.model_layers import ModelLayers, layers_of
 from paceline.fit.pipelining.model_profile import profile_of
 from paceline.plan.comparison import Pipeline, Prediction, compare, predict
 from paceline.plan.partition import least_greatest
-from paceline.plan.profile import Layer, Profile
+from paceline.plan.profile import WHY_TIED, Layer, Profile
 from paceline.plan.refusals import refuse
 from paceline.plan.schedules import NAMES, Schedule, schedule_named
 from paceline.plan.split import cuts_of_balance, cuts_of_names
@@ -62,7 +62,8 @@ def division_of(model: Any, strategy: PipelineStrategy, batch_rows: int | None) 
         num_layers=num_layers,
         world_size=strategy.world.size,
     )
-    names = Profile(tuple(Layer(one.name, 0.0, 0.0, 0.0, one.reads) for one in layers.layers), layers.ties)
+    alike = tuple(Layer(one.name, 0.0, 0.0, 0.0, one.reads) for one in layers.layers)
+    names = Profile(alike, layers.ties, layers.sharing).under(strategy.asked)
     by_hand = _by_hand(names, strategy)
     if strategy.is_measured:
         found = _measured(model, strategy, batch_rows or _USUAL_ROWS, by_hand)
@@ -87,8 +88,8 @@ def _even_cuts(names: Profile, num_chunks: int) -> tuple[int, ...]:
     found = least_greatest(names.cuts, num_chunks, num_chunks, (1,), lambda _, first, last, __: last - first)
     if found is None:
         raise ConfigurationError(
-            f"The model has no {num_chunks - 1} places between its layers where it may be cut, because layers share "
-            "weights: ask for fewer stages. [pipeline]"
+            f"The model has no {num_chunks - 1} places between its layers where it may be cut, because layers belong "
+            f"together: {names.told_ties}. {WHY_TIED} Ask for fewer stages. [pipeline]"
         )
     return found[1].cuts
 

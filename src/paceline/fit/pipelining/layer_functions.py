@@ -30,8 +30,7 @@ class LayerFunctions:
 
     def __init__(self, layer: ModelLayer, inputs: Sequence[Any], wanted: Sequence[bool]) -> None:
         self._layer = layer
-        trained = layer.operation.trainable_variables if layer.variables else []
-        self.weights = list({id(one): one for one in trained}.values())
+        self.weights = [one for one in layer.variables if one.trainable]
         """Keras variables with gradients."""
         self.states = [one for one in layer.variables if not any(one is weight for weight in self.weights)]
         """The others."""

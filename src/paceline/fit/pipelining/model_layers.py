@@ -5,7 +5,7 @@ inputs of the model are no layers: every stage has the data.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,18 @@ class ModelLayer:
     @property
     def variables(self) -> list[Any]:
         """All Keras variables of the operation, also those that are not trained, such as the states of seeds."""
-        return list(self.operation.variables) if isinstance(self.operation, keras.Layer) else []
+        arguments = keras.tree.flatten((self.call.arguments.args, self.call.arguments.kwargs))
+        given = [one for one in arguments if isinstance(one, keras.Variable)]  # ops.matmul(x, layer.kernel)
+        own = self.operation.variables if isinstance(self.operation, keras.Layer) else []
+        return list({id(one): one for one in (*own, *given)}.values())
+
+    @property
+    def states(self) -> list[Any]:
+        """Those that the operation may assign by itself, as it was not made to be trained by an optimizer."""
+        if not isinstance(self.operation, keras.Layer):
+            return []
+        weights = set(map(id, compat.made_to_train(self.operation)))
+        return [one for one in self.operation.variables if id(one) not in weights]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +59,14 @@ class ModelLayers:
 
     Args:
         layers: In the order in which Keras runs them; each reads from earlier ones. A run of them is a chunk.
-        ties: Groups of positions, ascending, which must be in one chunk, because they share variables. No position is
-            in two groups.
+        ties: Groups of positions, ascending, which must be in one chunk, because they share states that both would
+            assign. No position is in two groups.
+        sharing: Such groups of those that share any variables, states or weights.
     """
 
     layers: tuple[ModelLayer, ...]
     ties: tuple[tuple[int, ...], ...]
+    sharing: tuple[tuple[int, ...], ...]
 
 
 def layers_of(model: Any) -> ModelLayers:
@@ -83,7 +96,9 @@ def layers_of(model: Any) -> ModelLayers:
         )
         for name, call in zip(_names(calls), calls, strict=True)
     )
-    return ModelLayers(layers, _ties(layers))
+    return ModelLayers(
+        layers, _groups([layer.states for layer in layers]), _groups([layer.variables for layer in layers])
+    )
 
 
 def _refuse_without_graph(model: Any) -> None:
@@ -113,13 +128,14 @@ def _names(calls: list[Any]) -> Iterator[str]:
         yield name if seen[name] == 1 else f"{name} (call {seen[name]})"
 
 
-def _ties(layers: tuple[ModelLayer, ...]) -> tuple[tuple[int, ...], ...]:
+def _groups(variables_of: Sequence[Sequence[Any]]) -> tuple[tuple[int, ...], ...]:
+    """Positions with variables in common."""
     # Calls of one operation without variables need no tie: stages may each have it.
     group_of: dict[int, set[int]] = {}  # by position; positions that are tied have the same set
     owner: dict[int, int] = {}  # by the identity of a variable: the first position that has it
-    for position, layer in enumerate(layers):
+    for position, variables in enumerate(variables_of):
         group_of[position] = {position}
-        for variable in layer.variables:
+        for variable in variables:
             first = group_of[owner.setdefault(id(variable), position)]
             if first is not group_of[position]:
                 first |= group_of[position]

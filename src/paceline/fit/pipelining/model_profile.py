@@ -91,7 +91,7 @@ def profile_of(
     gathered = np.concatenate(group.all_gather(np.array(table, np.float64).reshape(-1, width)))
     costs = {int(row[0]): LayerCost(*row[2:].tolist()) for row in gathered}
     layers = _layers(found, [costs[place] for place in place_of])
-    return Profile(layers, found.ties, call_seconds=statistics.median(gathered[:, 1].tolist()))
+    return Profile(layers, found.ties, found.sharing, call_seconds=statistics.median(gathered[:, 1].tolist()))
 
 
 def _refuse_unknown_sizes(found: ModelLayers) -> None:
@@ -114,8 +114,7 @@ def _uniques(found: ModelLayers) -> tuple[list[_Unique], list[int]]:
     maker = {id(tensor): at for at, layer in enumerate(found.layers) for tensor in layer.outputs}
     for at, layer in enumerate(found.layers):
         wanted = tuple(id(tensor) in maker and trained[maker[id(tensor)]] for tensor in layer.inputs)
-        is_weighed = bool(layer.variables) and bool(layer.operation.trainable_variables)
-        trained.append(is_weighed or any(wanted))
+        trained.append(any(one.trainable for one in layer.variables) or any(wanted))
         place = uniques.setdefault(_identity(layer, wanted, at), len(measured))
         if place == len(measured):
             measured.append(_Unique(layer, wanted))

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,25 +15,29 @@ from paceline.fit.pipelining.chunk_trace import ChunkTrace
 from paceline.fit.pipelining.chunk_tracing import trace
 from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.common_failures import raised_on_all
-from paceline.fit.pipelining.deferred_variables import give_values, take_values
 from paceline.fit.pipelining.division import division_of
 from paceline.fit.pipelining.gradient_sums import GradientSums
 from paceline.fit.pipelining.layer_states import refuse_complex, refuse_of_rows
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
+from paceline.fit.pipelining.shared_weights import SharedWeights
 from paceline.fit.pipelining.shown_arrays import shown_to_all
 from paceline.fit.pipelining.stage_messages import StageMessages
 from paceline.fit.pipelining.stage_updates import asks_other_stages
 from paceline.fit.pipelining.stage_walk import BatchEnds, StageWalk
+from paceline.fit.pipelining.variable_homes import VariableHomes
 from paceline.fit.pipelining.walked_batches import Batch
 from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Send
 from paceline.plan.planning import make_plan
+from paceline.strategy.bridged_collectives import graph_collectives_of
 from paceline.strategy.pipeline import PipelineStrategy
 
 _models: "WeakKeyDictionary[Any, PipelinedModel]" = WeakKeyDictionary()
 
 
 def pipelined(model: Any, batch_rows: int | None = None) -> "PipelinedModel":
-    """The pipeline of a built model; divides the model when it is first asked for. All ranks do that together.
+    """The pipeline of a built model; divides the model when it is first asked for. All ranks call it together.
+
+    The values of its variables, which another model may have used last, are where it needs them.
 
     Args:
         model: Built.
@@ -43,6 +48,7 @@ def pipelined(model: Any, batch_rows: int | None = None) -> "PipelinedModel":
     """
     if model not in _models:
         _models[model] = PipelinedModel(model, model.distribute_strategy, batch_rows)
+    _models[model].homes.bring()
     return _models[model]
 
 
@@ -74,12 +80,17 @@ class PipelinedModel:
         self.edges = tuple(self.chunks.edges)
         self.stage_of = self.schedule.places(strategy.stages)
         self.own = [number for number, stage in enumerate(self.stage_of) if stage == strategy.stage]
-        for chunk, stage in zip(self.chunks.chunks, self.stage_of, strict=True):
-            if stage == strategy.stage:
-                give_values(chunk.variables)
-            else:
-                take_values(chunk.variables, stage, strategy.stage, strategy.world.rank)
-        self.variables = [variable for number in self.own for variable in self.chunks.chunks[number].variables]
+        self.stages_of = self._stages_of()
+        """Of each variable of the model, in the order of the layers, the stages that have it."""
+        self.homes = VariableHomes(self.stages_of, strategy.pipeline, strategy.world.rank)
+        self.homes.bring()
+        several = {id(variable) for chunk in self.chunks.chunks for variable in chunk.of_earlier}
+        self.shared_weights = SharedWeights(
+            [(variable, stages) for variable, stages in self.stages_of if id(variable) in several],
+            strategy,
+            partial(graph_collectives_of, strategy.world),
+        )
+        self.variables = [variable for variable, stages in self.stages_of if strategy.stage in stages]
         """The variables of this stage."""
         self.trained = self._trained()
         """The variables of this stage that are trained, in the model's order."""
@@ -92,6 +103,13 @@ class PipelinedModel:
         """The model has been compiled: it may have other losses and metrics, and other weights are trained."""
         self.trained = self._trained()
         self._functions = {}
+
+    def _stages_of(self) -> list[tuple[Any, tuple[int, ...]]]:
+        found: dict[int, tuple[Any, set[int]]] = {}
+        for chunk, stage in zip(self.chunks.chunks, self.stage_of, strict=True):
+            for variable in chunk.variables:
+                found.setdefault(id(variable), (variable, set()))[1].add(stage)
+        return [(variable, tuple(sorted(stages))) for variable, stages in found.values()]
 
     def _trained(self) -> list[Any]:
         own = {id(variable) for variable in self.variables}
@@ -116,7 +134,8 @@ class PipelinedModel:
         if key not in self._functions:
             made = {}
             versioned = training and not self.schedule.is_synchronous
-            is_common = not versioned or not any(known[:2] == key[:2] for known in self._functions)
+            is_first = not any(known[:2] == key[:2] for known in self._functions)
+            is_common = is_first or not versioned
             with raised_on_all(self._strategy.fit_group) if is_common else contextlib.nullcontext():
                 for number in self.own:
                     chunk = self.chunks.chunks[number]
@@ -129,6 +148,8 @@ class PipelinedModel:
                         refuse_of_rows(chunk, made[number].trace)
                 if training:
                     self._refuse_to_wait_for_nothing([one.trace for one in made.values()])
+            if training and is_first:
+                self.shared_weights.agree([one.trace for one in made.values()])
             self._functions[key] = made
         return self._functions[key]
 

@@ -30,7 +30,12 @@ class ReplicaSums:
         self._collectives, self._replica, self._replicas = collectives, replica, replicas
 
     def combined(
-        self, traces: Sequence[ChunkTrace], states: list[Any], gradients: list[Any], slices: list[Any]
+        self,
+        traces: Sequence[ChunkTrace],
+        states: list[Any],
+        gradients: list[Any],
+        slices: list[Any],
+        alike: Sequence[bool],
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """In the graph of an update: states, gradients and slices of all replicas. Collective over them.
 
@@ -39,6 +44,7 @@ class ReplicaSums:
             states: New values of all that the traces say is assigned; none: they are not combined.
             gradients: Dense ones; or none.
             slices: (values, indices) of the others, flat; or none.
+            alike: For each pair of `slices`, as `ChunkTrace.alike` has it.
         """
         if self._replicas == 1:
             return states, gradients, slices
@@ -60,7 +66,6 @@ class ReplicaSums:
                 total = next(totals)
                 is_added = id(variable) in threaded and _aggregation(variable) in ("sum", "mean")
                 combined.append(_value(variable) + total if is_added else total)
-        alike = [are_alike for trace in traces for are_alike in trace.alike] if slices else []
         of_rows: list[Any] = []
         for values, indices, are_alike in zip(slices[::2], slices[1::2], alike, strict=True):
             if are_alike:

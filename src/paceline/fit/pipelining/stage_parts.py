@@ -80,7 +80,7 @@ def _restore(known: Mapping[str, Any], saved: Saved) -> None:
 def _known_here(model: Any, *, with_metrics: bool) -> dict[str, Any]:
     """The variables that this rank has, by their names in a snapshot."""
     pipeline = pipelined(model)
-    of_all = _numbered(variable for chunk in pipeline.chunks.chunks for variable in chunk.variables)
+    of_all = _numbered(variable for variable, _ in pipeline.stages_of)
     own = set(map(id, pipeline.variables))
     found = {name: variable for name, variable in of_all.items() if id(variable) in own}
     found |= {f"optimizer/{path}": variable for path, variable in by_path(model.optimizer.variables).items()}

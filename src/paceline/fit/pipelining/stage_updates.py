@@ -8,7 +8,7 @@ Both are one sum in the graph of the update. So every stage updates, in the same
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -26,19 +26,27 @@ class _Updating(threading.local):
 
     collectives: GraphCollectives | None = None
     """Over the stages whose update is traced."""
+    counted: Sequence[bool] = ()
+    """For each gradient, whether it counts here: not that of a weight which another stage has, too, and counts."""
 
 
 _updating = _Updating()
 
 
 @contextlib.contextmanager
-def of_all_stages(collectives: GraphCollectives) -> Iterator[None]:
-    """While this lasts, what is traced is the update of one of the stages that `collectives` connect."""
-    before, _updating.collectives = _updating.collectives, collectives
+def of_all_stages(collectives: GraphCollectives, counted: Sequence[bool]) -> Iterator[None]:
+    """While this lasts, what is traced is the update of one of the stages that `collectives` connect.
+
+    Args:
+        collectives: Over the stages.
+        counted: For each gradient that is given to the optimizer, whether a norm over all stages has it from this one.
+    """
+    before = _updating.collectives, _updating.counted
+    _updating.collectives, _updating.counted = collectives, counted
     try:
         yield
     finally:
-        _updating.collectives = before
+        _updating.collectives, _updating.counted = before
 
 
 @contextlib.contextmanager
@@ -79,7 +87,11 @@ def clipped(keras_clip: Function) -> Function:
         if _updating.collectives is None or self.clipnorm or not self.global_clipnorm:
             return keras_clip(self, grads)
         given = [gradient for gradient in grads if gradient is not None]
-        squares = keras.ops.sum(keras.ops.stack([keras.ops.sum(keras.ops.square(gradient)) for gradient in given]))
+        parts = [keras.ops.sum(keras.ops.square(gradient)) for gradient in given]
+        counted = [
+            part if counts else tf.zeros_like(part) for part, counts in zip(parts, _updating.counted, strict=True)
+        ]
+        squares = keras.ops.sum(keras.ops.stack(counted))
         [total] = _updating.collectives.all_reduce([tf.cast(squares, tf.float64)])
         norm = tf.cast(keras.ops.sqrt(total), squares.dtype)
         scale = self.global_clipnorm * keras.ops.minimum(1.0 / norm, 1.0 / self.global_clipnorm)

@@ -77,8 +77,9 @@ def _with_all_values(model: Any, strategy: PipelineStrategy, write: Callable[[],
     """The chief calls `write`, which may read every variable of the model and its optimizer. Collective."""
     group: Group = strategy.pipeline
     strategy.fit_group.barrier()  # names a rank that saves alone: what is gathered below may look like others' words
+    pipeline = pipelined(model)
     if strategy.replica == 0:  # the others have the same
-        whole = _Whole(model, pipelined(model), group)
+        whole = _Whole(model, pipeline, group)
         if group.rank == 0:
             try:
                 with whole.readable():
@@ -130,13 +131,8 @@ class _Whole:
     def __init__(self, model: Any, pipeline: PipelinedModel, group: Group) -> None:
         self._model, self._group = model, group
         self._optimizer = optimizer_of_all(model)
-        stage_of = {
-            id(variable): stage
-            for chunk, stage in zip(pipeline.chunks.chunks, pipeline.stage_of, strict=True)
-            for variable in chunk.variables
-        }
-        self._variables = [variable for chunk in pipeline.chunks.chunks for variable in chunk.variables]
-        self._owners = [stage_of[id(variable)] for variable in self._variables]
+        self._variables = [variable for variable, _ in pipeline.stages_of]
+        self._owners = [stages[0] for _, stages in pipeline.stages_of]
         self._own: dict[int, Any] = dict(enumerate(self._variables))
         if self._optimizer is not None:
             self._add_optimizer(model.optimizer)
