@@ -667,6 +667,22 @@ def several_fits() -> Any:
     )
 
 
+@job
+def ends_of_fits_are_lost() -> Any:
+    """Models of different shapes that read one shuffle, and a generator on which two of the fits go on."""
+    data, (features, labels) = shuffled(), rows()
+    held_back = itertools.cycle([(features[at : at + 10], labels[at : at + 10]) for at in range(0, ROWS, 10)])
+    validating = {"validation_data": (pair for pair in held_back), "validation_steps": 3}
+    models = [model_of(layers.Dense(width), layers.Dropout(0.2)) for width in (3, 5, 7)]
+    between = []
+    fit(models[0], data, epochs=2, **validating)
+    between.append([repr(models[0].evaluate(*rows(), verbose=0)), float(np.random.uniform())])
+    fit(models[1], *rows(), batch_size=BATCH, epochs=1)
+    between.append([repr(models[1].evaluate(*rows(), verbose=0)), float(np.random.uniform())])
+    fit(models[2], data, epochs=2, **validating)
+    return told(*models, between=between)
+
+
 class MakesItsOwn(keras.callbacks.Callback):
     """Makes what it needs when a `fit` begins."""
 

@@ -128,11 +128,16 @@ def live(job: Callable[[], Any], directory: Path | None, death: tuple[str, int] 
             manager.close()
 
 
-def lives(job: Callable[[], Any], directory: Path, *deaths: tuple[str, int]) -> Any:
-    """What the last life returns, after one that dies at each of `deaths`."""
+def lives(
+    job: Callable[[], Any], directory: Path, *deaths: tuple[str, int], damage: Callable[[Path], None] | None = None
+) -> Any:
+    """What the last life returns, after one that dies at each of `deaths`, the first of which does `damage`."""
     shutil.rmtree(directory, ignore_errors=True)
     for death in deaths:
         assert live(job, directory, death) is None, f"no life ended at {death}"
+        if damage is not None:
+            damage(directory)
+            damage = None
     return live(job, directory)
 
 

@@ -8,6 +8,10 @@ from lives import SEED, live, lives, num_steps
 
 import paceline.callbacks
 from paceline.data.seeds import agree_seeds
+from paceline.resilience.usable_snapshots import ENDS_FIT
+from paceline.store.manifest import SnapshotInfo
+from paceline.store.shards import TENSORS_FILE, rank_folder
+from paceline.store.snapshots import SnapshotStore
 
 paceline.callbacks.Snapshot  # noqa: B018  # puts the seam with Keras in place
 agree_seeds(SEED)
@@ -44,8 +48,29 @@ DEATHS = {
     "caught_exception": [("step", STEPS_UNTIL_PRUNED + 5), ("step", STEPS_UNTIL_PRUNED + 4)],
     "stopped_in_mid_epoch": [("test", 2 + 2), ("told in test", 1)],
     "fewer_epochs_and_then_all": [("step", 2 * STEPS + 3), ("step", 1)],
+    # In the third fit; while the first one is trained again; while the second one is, behind a snapshot.
+    "ends_of_fits_are_lost": [("step", 3 * STEPS + 4), ("step", STEPS + 2), ("step", STEPS)],
 }
 """Where it matters."""
+
+
+def lose_ends(directory: Path) -> None:
+    """Of the first two fits; of the second one an earlier snapshot stays. One bit is enough, and no size tells."""
+    store = SnapshotStore(directory)
+    before_end = 0
+    for entry in store.entries():
+        assert isinstance(entry, SnapshotInfo)
+        if entry.fit_call == 0 or (entry.fit_call == 1 and entry.notes[ENDS_FIT]):
+            path = directory / entry.name / rank_folder(0) / TENSORS_FILE
+            content = bytearray(path.read_bytes())
+            content[-1] ^= 1
+            path.write_bytes(content)
+        before_end += entry.fit_call == 1 and not entry.notes[ENDS_FIT]
+    assert before_end, "no snapshot of the second fit is left to go on from"
+
+
+DAMAGES = {"ends_of_fits_are_lost": lose_ends}
+"""What happens at the first death."""
 
 
 DIE_TWICE = {"layers_and_an_optimizer_with_state", "large_shuffle_buffers", "several_fits"}
@@ -56,7 +81,7 @@ def run_case(name: str, directory: str, num_deaths: str) -> dict[str, object]:
     """What the job comes to undisturbed, and after its deaths (``as few`` as it takes, or ``two``)."""
     plain = live(JOBS[name], None)
     deaths = DEATHS.get(name) or deaths_of(name, num_steps(), num_deaths == "two" or name in DIE_TWICE)
-    again = lives(JOBS[name], Path(directory) / name, *deaths)
+    again = lives(JOBS[name], Path(directory) / name, *deaths, damage=DAMAGES.get(name))
     return {"plain": plain, "resumed": again, "deaths": deaths}
 
 

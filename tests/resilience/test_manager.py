@@ -376,7 +376,10 @@ def test_the_end_of_a_fit_that_is_damaged_is_passed_over(tmp_path: Path, caplog:
         content[-1] ^= 1
         path.write_bytes(content)
     with managers(tmp_path / "run", 2) as both:
-        assert on_all([lambda manager=manager: manager.end_of_fit(1) for manager in both]) == [None, None]
+        assert on_all([lambda manager=manager: manager.newest_of_fit(1, ends_fit=True) for manager in both]) == [
+            None,
+            None,
+        ]
         assert caplog.text.count("does not match its checksum") == 1
-        ends = on_all([lambda manager=manager: manager.end_of_fit(2) for manager in both])
+        ends = on_all([lambda manager=manager: manager.newest_of_fit(2, ends_fit=True) for manager in both])
         assert [end.step for end in ends] == [2, 2]

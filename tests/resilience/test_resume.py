@@ -138,3 +138,12 @@ def test_a_file_that_is_newer_than_the_snapshot_is_announced_where_a_callback_lo
     """What `ModelCheckpoint` had written between the snapshot and the death was loaded back without a word."""
     ended = live(NOT_EXACT, "as few")
     assert "last.weights.h5 was written after the snapshot of step 3, from which this run resumed" in ended.output
+
+
+def test_fits_whose_ends_are_damaged_are_trained_again(live: Live) -> None:
+    """Such a `fit` left an untrained model and an empty history, and the script saved that over its file of before."""
+    ended = live("ends_of_fits_are_lost", "as few")
+    [told] = ended.told
+    assert told["resumed"] == told["plain"], f"after the deaths {told['deaths']}"
+    assert "This call is trained again from its beginning" in ended.output
+    assert "This call is trained again from step-0" in ended.output

@@ -15,7 +15,7 @@ from made_snapshots import JOB, part, save, steps
 from paceline.store import local_folder
 from paceline.store.folder import DamagedSnapshotError
 from paceline.store.manifest import SnapshotMeta
-from paceline.store.shards import FileRecord, ShardRecord
+from paceline.store.shards import TENSORS_FILE, FileRecord, ShardRecord, rank_folder
 from paceline.store.snapshots import SnapshotStore, Writer
 
 META = SnapshotMeta(0, 0, 2)
@@ -235,3 +235,21 @@ def test_retention_that_fails_stops_nothing(
     monkeypatch.setattr(store._folder, "delete", refuse)
     assert save(store, 20).step == 20
     assert "the old snapshot " in caplog.text
+
+
+def test_one_that_was_found_to_be_damaged_does_not_count_among_the_newest(tmp_path: Path):
+    """It was judged by its size at each commit: an older one, which was intact, was deleted in its place."""
+    store = SnapshotStore(tmp_path, keep=None, writer=JOB)
+    for step in (20, 30):
+        save(store, step)
+    content = bytearray((path := tmp_path / "step-000000000030" / rank_folder(1) / TENSORS_FILE).read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    again = SnapshotStore(tmp_path, keep=2, writer=Writer("job-b", 1))
+    found = again.newest_intact().found
+    assert found is not None
+    assert found.step == 20
+    save(again, 10)  # a `fit` that is trained again
+    assert steps(again) == [30, 20, 10]
+    save(again, 40)
+    assert steps(again) == [40, 30, 20]

@@ -29,7 +29,7 @@ from paceline.resilience.fault_injection import FaultyFolder, chaos_of
 from paceline.resilience.parts import Captured, Layout
 from paceline.resilience.restored_parts import SavedParts
 from paceline.resilience.shared_directory import check_that_all_see_it, chiefs_texts
-from paceline.resilience.usable_snapshots import ENDS_FIT, newest_usable, usable_end
+from paceline.resilience.usable_snapshots import ENDS_FIT, is_needed, newest_usable, usable_of_fit
 from paceline.resilience.write_failures import ShardMissingError, WriteFailures
 from paceline.store.background import BackgroundWriter, Outcome
 from paceline.store.folder import Folder
@@ -40,7 +40,6 @@ from paceline.store.snapshots import SnapshotStore, Writer
 
 _LOGGER = logging.getLogger("paceline")
 
-_ENDS_OF_FITS_KEPT = 16
 _SHARDS_SECONDS = 120.0
 _POLL_SECONDS = 0.01
 _LONGEST_POLL_SECONDS = 0.25
@@ -90,7 +89,7 @@ class SnapshotManager:
             directory,
             keep=keep,
             writer=self._writer,
-            is_kept=_is_passed_through,
+            is_kept=lambda info, newest: is_needed(info, newest, self.found),
             around=self._under_chaos,
         )
         self._held = contextlib.ExitStack()
@@ -144,9 +143,9 @@ class SnapshotManager:
         """A snapshot as this rank restores it."""
         return SavedParts(self._store.open(info), self.layout)
 
-    def end_of_fit(self, fit_call: int) -> SnapshotInfo | None:
-        """The snapshot in which that `fit` had ended, if it is there and whole. Collective: as the chief sees it."""
-        name = usable_end(self._store, fit_call, self.found) if self.leads else ""
+    def newest_of_fit(self, fit_call: int, *, ends_fit: bool) -> SnapshotInfo | None:
+        """See `usable_of_fit`; None: there is none. Collective: as the chief sees it."""
+        name = usable_of_fit(self._store, fit_call, self.found, ends_fit=ends_fit) if self.leads else ""
         [name] = chiefs_texts(self.group, name)
         return self._store.find(name) if name else None
 
@@ -291,8 +290,3 @@ class SnapshotManager:
         before = self.committed or self.found
         ends_fit = bool(job.meta.notes.get(ENDS_FIT))
         self._failures.failed(job.step, job.shard, outcome.error, ends_fit=ends_fit, before=before)
-
-
-def _is_passed_through(info: SnapshotInfo, newest: SnapshotInfo) -> bool:
-    """Whether a rerun passes through this one: it ends one of the last fits before the one that goes on."""
-    return bool(info.notes.get(ENDS_FIT)) and newest.fit_call - info.fit_call <= _ENDS_OF_FITS_KEPT

@@ -39,6 +39,8 @@ class Catalog:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self._faulty: set[tuple[int, float, str]] = set()
+        """The `order` of those in which a reading has found faults that the sizes of files do not show."""
 
     def entries(self) -> tuple[SnapshotInfo | DamagedSnapshot, ...]:
         """All snapshots, newest first; the manifests and the sizes of the files are looked at, not their contents."""
@@ -72,7 +74,13 @@ class Catalog:
             progress: Told how many bytes more have been read.
         """
         reader = self.open(info)
-        return tuple(fault for shard in info.shards for fault in reader.verify(shard.rank, progress))
+        faults = tuple(fault for shard in info.shards for fault in reader.verify(shard.rank, progress))
+        (self._faulty.add if faults else self._faulty.discard)(info.order)
+        return faults
+
+    def was_faulty(self, info: SnapshotInfo) -> bool:
+        """Whether `verify` has found something wrong with a snapshot, when it last read that one."""
+        return info.order in self._faulty
 
     def newest_intact(self) -> Search:
         """The newest snapshot of which every byte is as it was written, and why newer ones are not taken.
@@ -156,15 +164,18 @@ class Clearing:
         self._is_kept = is_kept
 
     def retain(self, newest: SnapshotInfo) -> None:
-        """After a commit: deletes what does not stay, judged by the sizes of the files."""
+        """After a commit: deletes what does not stay, judged by the sizes of the files and by what has been read."""
         if self._retention is None:
             return
         entries = self._catalog.entries()
-        intact = [entry if isinstance(entry, SnapshotInfo) else None for entry in entries]
+        intact = [
+            entry if isinstance(entry, SnapshotInfo) and not self._catalog.was_faulty(entry) else None
+            for entry in entries
+        ]
         for position in self._retention.removable(intact):
             entry = entries[position]
             name = entry.name
-            if isinstance(entry, SnapshotInfo) and self._is_kept(entry, newest):
+            if (info := intact[position]) is not None and self._is_kept(info, newest):
                 continue
             if name == newest.name:  # a clock or a step that went back: what was just written stays
                 continue

@@ -2,7 +2,8 @@
 
 The k-th call of `fit` in a script is the k-th one in every run of it. A rerun passes over the calls that had ended: the
 model, its callbacks and random generators are put where the call had left them, so that what the script does next
-(evaluate, save, compile) comes out as it did. The call in which the newest snapshot was taken goes on from it.
+(evaluate, save, compile) comes out as it did; a call whose end is lost is trained again. The last one goes on from the
+newest snapshot.
 """
 
 import functools
@@ -125,19 +126,19 @@ def _watched_fit(keras_fit: Function, arguments: Any, fit_call: int, world: Worl
 
 def _recorded_fit(model: Any, keras_fit: Function, arguments: Any, fit_call: int, wanted: Any, world: World) -> Any:
     directory, schedule, keep = wanted
-    strategy = paceline_strategy_of(model)
-    manager = _manager_at(directory, world, keep, world.models if strategy is None else strategy.models)
-    progress = FitProgress(world, fit_call, _process.past.steps)
-    found = manager.found
+    manager = _manager_at(directory, world, keep, (paceline_strategy_of(model) or world).models)
+    progress, found = FitProgress(world, fit_call, _process.past.steps), manager.found
+    resumed = None if found is None or found.fit_call != fit_call else manager.saved(found)
     if found is not None and (found.fit_call, bool(found.notes.get(ENDS_FIT))) >= (fit_call, True):
         skipped = SkippedFit(manager, world, fit_call, _process.past)
         if skipped.had_raised():
             return _fit_again(keras_fit, arguments, fit_call, world)
-        _process.recorder = skipped
-        progress.begin(is_repeated=True)
-        return skipped.over(model, keras_fit, arguments)
+        if not skipped.is_lost():
+            _process.recorder = skipped
+            progress.begin(is_repeated=True)
+            return skipped.over(model, keras_fit, arguments)
+        resumed = skipped.to_train_again()
     progress.begin()
-    resumed = manager.saved(found) if found is not None and found.fit_call == fit_call else None
     if resumed is None:
         _tell_of_beginning(world)
     _process.is_training = True

@@ -19,6 +19,7 @@ from paceline.fit.snapshots.validation import Validation
 from paceline.resilience.manager import SnapshotManager
 from paceline.resilience.parts import Arrays, Part, Saved, Scope
 from paceline.resilience.restored_parts import SavedParts
+from paceline.resilience.usable_snapshots import keeps_end_of
 from paceline.store.manifest import SnapshotInfo
 
 _LOGGER = logging.getLogger("paceline")
@@ -36,6 +37,8 @@ class FinishedFits:
     """How many each call that has ended had taken from each of its iterators over the data."""
     raised: set[int] = field(default_factory=set)
     """Calls that came back with an exception."""
+    are_exact: bool = True
+    """Whether the newest of them has left what it had left in the first run; False: weights of a later one."""
 
     def part(self) -> Part:
         """For the snapshots of later calls."""
@@ -97,7 +100,12 @@ class SkippedFit:
     @functools.cached_property
     def _end(self) -> SnapshotInfo | None:
         """The snapshot in which it had ended, if it is there and whole. Collective."""
-        return self._manager.end_of_fit(self._fit_call)
+        return self._manager.newest_of_fit(self._fit_call, ends_fit=True)
+
+    @functools.cached_property
+    def _earlier(self) -> SnapshotInfo | None:
+        """The newest one that was taken before it had ended. Collective."""
+        return self._manager.newest_of_fit(self._fit_call, ends_fit=False)
 
     @functools.cached_property
     def _snapshot(self) -> SavedParts:
@@ -111,6 +119,31 @@ class SkippedFit:
         past = FinishedFits()
         self._snapshot.restore([past.part()])
         return past
+
+    def is_lost(self) -> bool:
+        """Whether its result is nowhere, and training it again gives the same. Collective.
+
+        Not where it ended too many calls ago for its last snapshot to stay: a script of many calls of `fit` would begin
+        anew at each restart.
+        """
+        found = self._manager.found
+        if self._end is not None or found is None or not keeps_end_of(self._fit_call, found.fit_call):
+            return False
+        return self._past.are_exact or self._earlier is not None
+
+    def to_train_again(self) -> SavedParts | None:
+        """The snapshot to train it again from; None: from its beginning. Collective."""
+        earlier = self._earlier
+        if self._speaks:
+            _LOGGER.warning(
+                "call %d of fit had finished, but its last snapshot is missing or damaged. This call is trained again "
+                "from %s, so that the script gets the same model and history; the call that had not finished "
+                "then resumes.",
+                self._fit_call + 1,
+                "its beginning" if earlier is None else earlier.name,
+            )
+        self._past.are_exact = True
+        return None if earlier is None else self._manager.saved(earlier)
 
     def over(self, model: Any, keras_fit: Callable[..., Any], arguments: Any) -> Any:
         """The `History` that the `fit` had returned. Collective."""
@@ -130,13 +163,14 @@ class SkippedFit:
             self._say_where_it_comes_from(history.epoch, arguments)
         else:
             self._restore_what_fits(results)
+        self._past.are_exact = self._end is not None
         self._past.steps = self._snapshot.info.step
         self._past.batches[self._fit_call] = batches
         return history
 
     def _restore_what_fits(self, results: Sequence[Part]) -> None:
         """Of a snapshot of a later `fit`, which may have trained another model."""
-        lost = "call %d of fit had finished, but its last snapshot is missing or damaged: "
+        lost = "call %d of fit had finished too many calls ago for its last snapshot to be kept: "
         name = self._snapshot.info.name
         try:
             self._snapshot.restore(results)
