@@ -11,12 +11,14 @@ import tensorflow as tf
 from paceline.data.auto_shard import how_divided, is_sharded_by_hand
 from paceline.data.batch_rows import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
+from paceline.data.foreign_memory import read_at_once
 from paceline.data.freed_iterators import freed_in_threads
 from paceline.data.grain_batches import by_index
 from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import reading_of
 from paceline.data.local_batches import AnyDivision, divided, is_local, local_batches, mark_as_local, work_of
 from paceline.data.shared_generators import division_of_generator
+from paceline.data.stages import Whole
 from paceline.data.streams import one_ahead, read_as_asked_for
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
@@ -185,6 +187,8 @@ class _Distributor:
 
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
         log, is_stream = None, isinstance(self._iterator.data_adapter, GeneratorDataAdapter)
+        if isinstance(self._iterator.data_adapter, GeneratorDataAdapter | PyDatasetAdapter):
+            dataset = read_at_once(dataset)
         if is_stream:
             dataset = read_as_asked_for(dataset)
         if isinstance(self._strategy, ParameterServerStrategyV2):
@@ -247,9 +251,11 @@ class _Distributor:
         if isinstance(iterator.data_adapter, PyDatasetAdapter) and self._strategy.fit_group.size > 1:
             spec, before = dataset.element_spec, iterator._before_look
             self.makers = item_makers(iterator.data_adapter, spec, iterator.steps_per_epoch, before, self._strategy)
+        if self.makers is not None:
+            return self.makers.division
         if isinstance(iterator.data_adapter, GeneratorDataAdapter):
             return division_of_generator(iterator._given)
-        return divided(dataset) if self.makers is None else self.makers.division
+        return Whole() if isinstance(iterator.data_adapter, PyDatasetAdapter) else divided(dataset)
 
     def _draws_by_chance(self, dataset: Any) -> bool:
         adapter = self._iterator.data_adapter
