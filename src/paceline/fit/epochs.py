@@ -24,6 +24,7 @@ from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
 from paceline.fit.dealing.worker_data import worker_data_of
 from paceline.fit.early_epochs import NoEarlyEpochs, early_epochs, fit_without_data
+from paceline.fit.enqueuers import refuse_missing_items
 from paceline.fit.epoch_streams import GivenStream, NoStream
 from paceline.fit.item_makers import ItemMakers, item_makers, outlives_epoch, untouched
 from paceline.fit.predictions import CountedBatches, predicting_model
@@ -188,6 +189,7 @@ class _Distributor:
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
         log, is_stream = None, isinstance(self._iterator.data_adapter, GeneratorDataAdapter)
         if isinstance(self._iterator.data_adapter, GeneratorDataAdapter | PyDatasetAdapter):
+            refuse_missing_items(self._iterator.data_adapter)
             dataset = read_at_once(dataset)
         if is_stream:
             dataset = read_as_asked_for(dataset)

@@ -1,0 +1,22 @@
+"""Data that lack a batch, or all, are told of on all ranks: nobody waits, and nothing passes without a word."""
+
+from pathlib import Path
+
+import pytest
+
+from worlds import Worlds
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+
+SCRIPT = Path(__file__).parent / "missing_data_jobs.py"
+
+
+@pytest.mark.parametrize(("method", "kind"), [("fit", "plain"), ("fit", "drawing"), ("evaluate", "plain")])
+def test_an_item_that_is_none_is_named_on_all_ranks(worlds: Worlds, method: str, kind: str) -> None:
+    """Keras's enqueuer passed over the item, so the rank that makes it had one less, and the others waited for ever.
+
+    Of items that draw random numbers one rank makes all, with Keras's own enqueuer.
+    """
+    for told in worlds.of(2).run(SCRIPT, "a_missing_item", method, kind, limit_seconds=60.0).told:
+        assert "item 5 of the PyDataset is None" in told
+        assert "[missing-item]" in told
