@@ -20,3 +20,10 @@ def test_an_item_that_is_none_is_named_on_all_ranks(worlds: Worlds, method: str,
     for told in worlds.of(2).run(SCRIPT, "a_missing_item", method, kind, limit_seconds=60.0).told:
         assert "item 5 of the PyDataset is None" in told
         assert "[missing-item]" in told
+
+
+def test_data_without_a_batch_are_told_of(worlds: Worlds) -> None:
+    """`fit` took Keras's warning away wherever data of unknown length end, also before the first batch."""
+    for told in worlds.of(2).run(SCRIPT, "no_batch").told:
+        assert len(told) == 3
+        assert all(text.endswith("[no-data]") for text in told)

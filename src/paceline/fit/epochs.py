@@ -1,6 +1,7 @@
 """Distributes a dataset over the ranks, and checks in each epoch that all ranks read the same data."""
 
 import functools
+import warnings
 from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
@@ -32,6 +33,11 @@ from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.unbatched import check_batched
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.compat import ParameterServerStrategyV2
+
+_NO_DATA = (
+    "the data ended before the first step: there was no batch, so nothing was computed. Usual causes: a filter that "
+    "removes all rows, an empty list of files, or fewer rows than one batch with drop_remainder=True [no-data]"
+)
 
 
 def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | Unfollowed]) -> Any:
@@ -97,7 +103,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.stream.raise_fault()
             # Keras says so whenever data of unknown length end: that is no interruption, unless more was asked for.
             self.early_epochs.end_steps()
-            if self.steps_per_epoch or self.stream.was_used_up:
+            if not _told_of_no_data(self) and (self.steps_per_epoch or self.stream.was_used_up):
                 super()._interrupted_warning()
 
         def reset(self) -> None:
@@ -121,6 +127,15 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             return super().__next__()
 
     return PacelineEpochIterator
+
+
+def _told_of_no_data(iterator: Any) -> bool:
+    if iterator.num_taken > iterator.steps_per_execution:  # those of the step that has found none
+        return False
+    if iterator._predicting_model is not None:
+        raise ValueError(_NO_DATA)  # Keras would fail without its first batch
+    warnings.warn(_NO_DATA, stacklevel=3)
+    return True
 
 
 class _SameData:
