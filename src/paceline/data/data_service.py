@@ -17,16 +17,15 @@ from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.comm.world import current_world
-from paceline.data import compat
 from paceline.data.data_worker import answers, dispatch_at
 from paceline.data.dealt_batches import dealt_batches
+from paceline.data.foreign_memory import calls_python
 from paceline.data.readings import number_of_new_source
 from paceline.data.served_batches import ServedBatches
 from paceline.errors import ConfigurationError, StartError
 
 _LOGGER = logging.getLogger("paceline")
 
-_OF_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _POLL_SECONDS = 0.2
 _START_TIMEOUT_SECONDS = 60.0
 
@@ -89,13 +88,12 @@ def _said_of(num_workers: int) -> str:
 
 
 def _refuse_python(dataset: Any) -> None:
-    for one in compat.with_sources(dataset):
-        if any(name in _OF_PYTHON for types in compat.operations_of_functions(one) for name in types):
-            raise ConfigurationError(
-                "paceline.data.service: the dataset calls Python (tf.py_function, tf.numpy_function, from_generator, "
-                "paceline.data.records and rows), which is in this process only. Use TensorFlow's operations, or leave "
-                "the call of paceline.data.service out: each rank then reads by itself. [data-service]"
-            )
+    if calls_python(dataset):
+        raise ConfigurationError(
+            "paceline.data.service: the dataset calls Python (tf.py_function, tf.numpy_function, from_generator, "
+            "paceline.data.records and rows), which is in this process only. Use TensorFlow's operations, or leave "
+            "the call of paceline.data.service out: each rank then reads by itself. [data-service]"
+        )
 
 
 def _await(address: str) -> None:

@@ -24,6 +24,7 @@ from paceline.data.array_batches import ArrayDivision, array_division_of, own_ro
 from paceline.data.auto_shard import is_sharded_by_hand, sharded
 from paceline.data.batch_rows import checked_rows, local_slice
 from paceline.data.fingerprint import FingerprintLog
+from paceline.data.foreign_memory import may_be_foreign, own_memory
 from paceline.data.index_batches import IndexDivision, index_division_of, own_rows_by_index
 from paceline.data.item_rings import RingDivision
 from paceline.data.own_rows import own_rows
@@ -167,6 +168,8 @@ def _with_rows_of(division: AnyDivision, dataset: Any, rank: int, size: int, log
 
 
 def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    is_copied = may_be_foreign(dataset)
+
     # It has no Python `if` that depends on a tensor: rewriting it would take a second of each start.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def local_rows(index: Any, element: Any) -> Any:
@@ -180,6 +183,7 @@ def _with_local_rows(dataset: Any, rank: int, size: int, log: FingerprintLog | N
                 bounds.extend(local_slice(rows, rank, size))
             return tf.raw_ops.StridedSlice(input=leaf, begin=bounds[0], end=bounds[1], strides=[1])
 
+        element = own_memory(element) if is_copied else element
         checked = checked_rows(element)
         with tf.control_dependencies([] if checked is None else [checked]):
             noted = [] if log is None else [log.note(index, element)]
@@ -201,8 +205,11 @@ def _with_all_rows(dataset: Any, rank: int, size: int) -> Any:
     batch that is smaller than one before it (the last one) fills as many of the parts as it can.
     """
 
+    is_copied = may_be_foreign(dataset)
+
     def with_full_size(largest: Any, index_and_element: Any) -> tuple[Any, Any]:
         _, element = index_and_element
+        element = own_memory(element) if is_copied else element
         largest = tf.maximum(largest, rows_of(element))
         return largest, (largest, element)
 

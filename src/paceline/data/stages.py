@@ -23,7 +23,7 @@ from paceline.data.marked_functions import is_element_wise
 from paceline.data.row_wise import is_row_wise
 
 MAPS = frozenset(["Map", "ParallelMap"])
-_BATCHES = frozenset(["Batch", "ParallelBatch"])
+BATCHES = frozenset(["Batch", "ParallelBatch"])
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "Repeat": lambda rows, one: _kept_apart(rows, one).repeat(compat.count_of(one)),
     "Take": lambda rows, one: rows.take(compat.count_of(one)),
@@ -104,7 +104,7 @@ class Whole:
 def division_of(dataset: Any) -> Division | Whole:
     """How the work of a `tf.data.Dataset` of global batches can be divided."""
     order, steps, one = [], [], dataset
-    while (kind := compat.kind_of(one)) not in _BATCHES:
+    while (kind := compat.kind_of(one)) not in BATCHES:
         if is_order(one):
             order.append(one)
         elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
@@ -248,7 +248,7 @@ def has_effects(types: set[str]) -> bool:
 
 def _behind_batch(one: Any) -> str:
     kinds = {compat.kind_of(stage) for stage in compat.with_sources(one)}
-    if compat.kind_of(one) not in MAPS or not kinds & _BATCHES:
+    if compat.kind_of(one) not in MAPS or not kinds & BATCHES:
         return ""
     name = name_of_map(one)
     return (

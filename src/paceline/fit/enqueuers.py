@@ -85,16 +85,49 @@ class EnqueuerOfSome:
         return self._adapter._standardize_batch(self._adapter.py_dataset[self._order[0]])
 
 
+class PresentItems:
+    """The items of a source, as an enqueuer asks for them, maybe in another process: none may be missing.
+
+    Keras's enqueuer passes over an item that is None, and whoever counts items then waits for one for ever. Of endless
+    items nobody counts.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    @property
+    def num_batches(self) -> int | None:
+        """The source's."""
+        number: int | None = self._source.num_batches
+        return number
+
+    def __getitem__(self, index: int) -> Any:
+        item = self._source[index]
+        if item is None and self.num_batches is not None:
+            raise ValueError(
+                f"item {index} of the PyDataset is None: {type(self._source).__name__}.__getitem__({index}) returned "
+                "nothing. Each of its items must be a batch, as it says how many there are: return one for each index, "
+                "or leave the indices without data out of __len__ [missing-item]"
+            )
+        return item
+
+
 class SomeItems:
     """Some items of a source, as an enqueuer asks for them, maybe in another process."""
 
     def __init__(self, source: Any, indices: Sequence[int]) -> None:
-        self._source = source
+        self._items = PresentItems(source)
         self._indices = indices
         self.num_batches = len(indices)
 
     def __getitem__(self, index: int) -> Any:
-        return self._source[self._indices[index]]
+        return self._items[self._indices[index]]
+
+
+def refuse_missing_items(adapter: Any) -> None:
+    """From now on an item that is None is an error where the enqueuer of a `PyDataset` makes the item."""
+    if getattr(adapter, "enqueuer", None) is not None:
+        adapter.enqueuer.py_dataset = PresentItems(adapter.py_dataset)
 
 
 def draw_order(adapter: Any) -> list[int]:

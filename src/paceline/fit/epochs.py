@@ -1,6 +1,7 @@
 """Distributes a dataset over the ranks, and checks in each epoch that all ranks read the same data."""
 
 import functools
+import warnings
 from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
@@ -11,17 +12,20 @@ import tensorflow as tf
 from paceline.data.auto_shard import how_divided, is_sharded_by_hand
 from paceline.data.batch_rows import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
+from paceline.data.foreign_memory import read_at_once
 from paceline.data.freed_iterators import freed_in_threads
 from paceline.data.grain_batches import by_index
 from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import reading_of
 from paceline.data.local_batches import AnyDivision, divided, is_local, local_batches, mark_as_local, work_of
 from paceline.data.shared_generators import division_of_generator
+from paceline.data.stages import Whole
 from paceline.data.streams import one_ahead, read_as_asked_for
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
 from paceline.fit.dealing.worker_data import worker_data_of
 from paceline.fit.early_epochs import NoEarlyEpochs, early_epochs, fit_without_data
+from paceline.fit.enqueuers import refuse_missing_items
 from paceline.fit.epoch_streams import GivenStream, NoStream
 from paceline.fit.item_makers import ItemMakers, item_makers, outlives_epoch, untouched
 from paceline.fit.predictions import CountedBatches, predicting_model
@@ -29,6 +33,11 @@ from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.unbatched import check_batched
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.compat import ParameterServerStrategyV2
+
+_NO_DATA = (
+    "the data ended before the first step: there was no batch, so nothing was computed. Usual causes: a filter that "
+    "removes all rows, an empty list of files, or fewer rows than one batch with drop_remainder=True [no-data]"
+)
 
 
 def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | Unfollowed]) -> Any:
@@ -94,7 +103,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.stream.raise_fault()
             # Keras says so whenever data of unknown length end: that is no interruption, unless more was asked for.
             self.early_epochs.end_steps()
-            if self.steps_per_epoch or self.stream.was_used_up:
+            if not _told_of_no_data(self) and (self.steps_per_epoch or self.stream.was_used_up):
                 super()._interrupted_warning()
 
         def reset(self) -> None:
@@ -118,6 +127,15 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             return super().__next__()
 
     return PacelineEpochIterator
+
+
+def _told_of_no_data(iterator: Any) -> bool:
+    if iterator.num_taken > iterator.steps_per_execution:  # those of the step that has found none
+        return False
+    if iterator._predicting_model is not None:
+        raise ValueError(_NO_DATA)  # Keras would fail without its first batch
+    warnings.warn(_NO_DATA, stacklevel=3)
+    return True
 
 
 class _SameData:
@@ -185,6 +203,9 @@ class _Distributor:
 
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
         log, is_stream = None, isinstance(self._iterator.data_adapter, GeneratorDataAdapter)
+        if isinstance(self._iterator.data_adapter, GeneratorDataAdapter | PyDatasetAdapter):
+            refuse_missing_items(self._iterator.data_adapter)
+            dataset = read_at_once(dataset)
         if is_stream:
             dataset = read_as_asked_for(dataset)
         if isinstance(self._strategy, ParameterServerStrategyV2):
@@ -247,9 +268,11 @@ class _Distributor:
         if isinstance(iterator.data_adapter, PyDatasetAdapter) and self._strategy.fit_group.size > 1:
             spec, before = dataset.element_spec, iterator._before_look
             self.makers = item_makers(iterator.data_adapter, spec, iterator.steps_per_epoch, before, self._strategy)
+        if self.makers is not None:
+            return self.makers.division
         if isinstance(iterator.data_adapter, GeneratorDataAdapter):
             return division_of_generator(iterator._given)
-        return divided(dataset) if self.makers is None else self.makers.division
+        return Whole() if isinstance(iterator.data_adapter, PyDatasetAdapter) else divided(dataset)
 
     def _draws_by_chance(self, dataset: Any) -> bool:
         adapter = self._iterator.data_adapter
