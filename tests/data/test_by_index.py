@@ -303,6 +303,56 @@ def test_a_damaged_record_is_named_or_skipped(
     assert batch.numpy().tolist() == [b"%05d" % row for row in range(3 + record)]
 
 
+def _with_flipped_bytes(data: bytes) -> bytes:
+    at = 2 * _RECORD + 12
+    return data[:at] + bytes(255 - byte for byte in data[at : at + 4]) + data[at + 4 :]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_damaged_data_are_named_or_skipped(damaged: Any, shuffle: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Check sums of data were never compared: training went on with what four flipped bytes had made of a record."""
+    path = damaged(_with_flipped_bytes)
+    files = [path.with_name("000.tfrecord"), path]
+    told = rf"{path}, record 2 \(from 0\) at offset {2 * _RECORD}: the check sum of its data is wrong\. .*on_error="
+    for check_sums in ("once", "always"):
+        data = paceline.data.records(files, None, 2, shuffle=shuffle, check_sums=check_sums)
+        for _ in range(2):  # what is damaged is not taken for checked
+            with pytest.raises(tf.errors.OpError, match=told):
+                list(data)
+    assert sum(len(batch) for batch in paceline.data.records(files, None, 2, check_sums="never")) == 7
+    with caplog.at_level(logging.WARNING):
+        data = paceline.data.records(files, None, 100, on_error="skip")
+    assert f"the data of 1 of 7 records are damaged, and left out: {path}, record 2" in caplog.text
+    [batch] = list(data)
+    assert batch.numpy().tolist() == [b"%05d" % row for row in range(7) if row != 5]
+
+
+def test_a_record_is_checked_when_it_is_first_read_or_always(damaged: Any) -> None:
+    path = damaged(lambda data: data)
+    data = {name: paceline.data.records(path, None, 2, check_sums=name) for name in ("once", "always")}
+    assert all(len(list(one)) == 2 for one in data.values())
+    found, content = path.stat(), path.read_bytes()
+    path.write_bytes(_with_flipped_bytes(content))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))  # as a disk that fails, which tells nobody
+    assert len(list(data["once"])) == 2
+    with pytest.raises(tf.errors.OpError, match=r"record 2 .* check sum of its data is wrong"):
+        list(data["always"])
+
+
+def test_a_large_record_is_checked(folder: Path) -> None:
+    path = folder / "large.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        writer.write(bytes(100_000))
+        writer.write(bytes(200_000))
+    [first, second] = [batch.numpy()[0] for batch in paceline.data.records(path, None, 1)]
+    assert (len(first), len(second)) == (100_000, 200_000)
+    content = bytearray(path.read_bytes())
+    content[250_000] = 1
+    path.write_bytes(content)
+    with pytest.raises(tf.errors.OpError, match=r"record 1 .* at offset 100016: the check sum"):
+        list(paceline.data.records(path, None, 1))
+
+
 def test_files_that_cannot_be_read_by_index_are_refused(damaged: Any, folder: Path) -> None:
     with pytest.raises(ValueError, match="usually no TFRecord file"):
         paceline.data.records(Path(__file__), None, 2)

@@ -1,5 +1,7 @@
 """Compressed files are dealt whole: each row is read by one rank, and who runs out first waits for nobody."""
 
+import gzip
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import tensorflow as tf
 
 import paceline.data
 from paceline.data.local_batches import local_batches
+from paceline.data.python_faults import kept_fault_raised
 from paceline.errors import ConfigurationError
 from paceline.fit.install import install_with_keras
 
@@ -50,6 +53,28 @@ def test_each_row_is_read_by_one_rank_from_whole_files(tmp_path: Path, compressi
         assert sorted(parts[0] + parts[1]) == rows
         assert not {row // 100 for row in parts[0]} & {row // 100 for row in parts[1]}
     assert all(len(batch) <= 2 for batch in read(build(), 1, 2))
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+@pytest.mark.parametrize("is_compressed_twice", [False, True], ids=["the record", "the compression"])
+def test_a_damaged_file_is_named(tmp_path: Path, compression: str, is_compressed_twice: bool) -> None:
+    """TensorFlow's readers refuse damaged data, but do not say of which file."""
+    files = write(tmp_path, compression, [5, 9])
+    pack, unpack = (gzip.compress, gzip.decompress) if compression == "GZIP" else (zlib.compress, zlib.decompress)
+    content = bytearray(unpack(files[1].read_bytes()))
+    if is_compressed_twice:
+        content = bytearray(files[1].read_bytes())
+        content[len(content) // 2] ^= 255
+        files[1].write_bytes(content)
+    else:
+        content[4 * (16 + 3) + 12] ^= 255
+        files[1].write_bytes(pack(bytes(content)))
+    place = r"record \d" if is_compressed_twice else rf"record 4 \(from 0\) at offset {4 * (16 + 3)}"
+    with (
+        pytest.raises(ValueError, match=rf"{files[1]}, {place}.*damaged\]$"),
+        kept_fault_raised(),
+    ):
+        list(paceline.data.records(files, parse, 4))
 
 
 def test_what_cannot_be_dealt_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from paceline.data.compressed_records import batches_of_compressed_files
 from paceline.data.epoch_order import EpochOrder, Shuffle
 from paceline.data.index_source import IndexSource
 from paceline.data.readings import number_of_new_source
-from paceline.data.record_files import OnError, RecordFiles
+from paceline.data.record_files import CheckSums, OnError, RecordFiles
 from paceline.data.record_index import compression_of
 from paceline.data.row_parsers import batch_parser
 
@@ -41,6 +41,7 @@ def records(
     seed: int = 0,
     drop_remainder: bool = False,
     on_error: OnError = "raise",
+    check_sums: CheckSums = "once",
 ) -> Any:
     """Batches of the records of TFRecord files; each worker reads and parses its own rows of each.
 
@@ -60,7 +61,10 @@ def records(
             another order in each epoch; for disks that read from many places slowly.
         seed: Other orders for another number.
         drop_remainder: Leaves out a last batch that is not full.
-        on_error: What to do with a damaged record: ``"raise"``, or ``"skip"`` it and those behind it in its file.
+        on_error: What to do with a damaged record: ``"raise"``, or ``"skip"`` it, and behind a damaged length the rest
+            of its file. To skip, all files are read once before the first step.
+        check_sums: When the data of a record are compared with their check sum: ``"once"``, where this process first
+            reads it; ``"always"``, in each epoch; or ``"never"``. Compressed files: always.
 
     Returns:
         A `tf.data.Dataset`. Maps behind it that take whole batches run on all rows on every worker, unless
@@ -71,10 +75,9 @@ def records(
             random numbers, or returns something else than dense tensors.
     """
     paths = [os.fspath(path) for path in ([files] if isinstance(files, str | os.PathLike) else files)]
-    if on_error not in get_args(OnError):
-        raise ValueError(
-            f"on_error={on_error!r}: expected one of {', '.join(map(repr, get_args(OnError)))} [row-source]"
-        )
+    for name, value, known in (("on_error", on_error, OnError), ("check_sums", check_sums, CheckSums)):
+        if value not in get_args(known):
+            raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, get_args(known)))} [row-source]")
     _check(EpochOrder(0, shuffle, seed), batch_size)
     if compression := compression_of(paths):
         if on_error == "skip":
@@ -85,7 +88,7 @@ def records(
         return batches_of_compressed_files(
             paths, compression, parse, batch_size, shuffle=shuffle, seed=seed, drop_remainder=drop_remainder
         )
-    found = RecordFiles(paths, on_error)
+    found = RecordFiles(paths, on_error, check_sums)
     if not len(found):
         raise ValueError(f"there are no records in the {len(paths)} files [row-source]")
     spec = tf.TensorSpec([], tf.string)

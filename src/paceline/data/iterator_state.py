@@ -6,14 +6,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import tensorflow as tf
 
-from paceline.data.compat import dataset_of, operations_of_functions, resource_of, shuffle_buffer_of, with_sources
+from paceline.data.compat import (
+    dataset_of,
+    operations_of_functions,
+    resource_of,
+    shuffle_buffer_of,
+    with_sources,
+    writes_file,
+)
 
 _IGNORE_STATE_OUTSIDE, _REFUSE_STATE_OUTSIDE = 1, 2
 """`ExternalStatePolicy` as the operation has it. Refused: an iterator over what is not part of its state has none."""
 
 WRITES_FILES = "SnapshotDataset"
-"""`Dataset.snapshot`: TensorFlow closes its file half-way when the state is asked for, and later epochs end there with
-an error."""
+"""`Dataset.snapshot`, or `cache` with a file name: TensorFlow closes its file half-way when the state is asked for. Of
+a snapshot later epochs end there with an error; of a cache they find a part, which TensorFlow refuses."""
 
 _SEED_OF_SHUFFLE = b"epoch_num_random_samples"
 """Under this name a shuffle writes down how many seeds it has drawn."""
@@ -79,9 +86,10 @@ def _writes_what_it_reads(iterator: Any) -> bool:
     if dataset is None:
         return False
     if dataset not in _writes_files:
-        _writes_files[dataset] = any(
+        sources = list(with_sources(dataset))
+        _writes_files[dataset] = any(map(writes_file, sources)) or any(
             WRITES_FILES in name
-            for one in with_sources(dataset)
+            for one in sources
             for types in [{type(one).__name__}, *operations_of_functions(one)]
             for name in types
         )

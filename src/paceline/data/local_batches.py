@@ -80,6 +80,8 @@ def local_batches(
         form = form_of_division(division)
         dataset = _with_rows_of(division, dataset, rank, size, log)
         dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
+    elif reads_ahead and any(map(compat.writes_file, compat.with_sources(dataset))):
+        dataset = dataset.prefetch(_PREFETCHED_BATCHES)  # TensorFlow drops a cache of which nobody has read the end
     local = mark_as_local(dataset.with_options(_options(dataset, has_others)))
     setattr(local, _FORM, form)
     return local

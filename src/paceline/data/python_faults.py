@@ -19,6 +19,14 @@ class _Raised:
 
 _raised = _Raised()
 
+_of_damage: list[Callable[[], str]] = []
+"""What looks for the file that a `DataLossError` of TensorFlow's is about, which does not name it."""
+
+
+def name_damage(look: Callable[[], str]) -> None:
+    """Where TensorFlow finds damaged data, `look` is asked what is damaged; it returns an empty text for nothing."""
+    _of_damage.append(look)
+
 
 def keeps_fault(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, for `tf.numpy_function`, whose exceptions are kept for `kept_fault_raised`."""
@@ -43,9 +51,15 @@ def kept_fault_raised() -> Iterator[None]:
 
     Raises:
         Exception: whatever the function has raised.
+        ValueError: data are damaged, and `name_damage` has been given what names them.
     """
     try:
         yield
+    except tf.errors.DataLossError as error:
+        for look in reversed(_of_damage):  # the newest data are likely those that are read
+            if told := look():
+                raise ValueError(told) from error
+        raise
     except tf.errors.OpError as error:
         fault = _raised.fault
         if fault is None or str(fault) not in str(error):

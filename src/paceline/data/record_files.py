@@ -11,24 +11,19 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from paceline.data.record_index import (
-    FOOTER_BYTES,
-    HEADER_BYTES,
-    FileIndex,
-    end_of,
-    index_of,
-    num_left_out,
-    size_and_time,
-)
+from paceline.data.record_index import FileIndex, end_of, index_of, num_left_out, size_and_time
+from paceline.data.record_sums import FOOTER_BYTES, HEADER_BYTES, damaged_of
 
 _LOGGER = logging.getLogger("paceline")
 
 OnError = Literal["raise", "skip"]
+CheckSums = Literal["once", "always", "never"]
 
 _OPEN_FILES = 256
 """More are opened for each reading."""
 _BYTES_AT_ONCE = 8 << 20
 """Records that follow each other in a file are read together up to so many."""
+_SHOWN_RECORDS = 5
 _CALL_BYTES, _CALL_ROWS = 1 << 20, 1024
 """What is read by one call from Python, at most: as much as the cache of a core holds."""
 
@@ -38,13 +33,15 @@ class RecordFiles:
 
     Args:
         paths: Of uncompressed TFRecord files.
-        on_error: ``"skip"`` leaves out what is behind a damaged record in its file, and warns.
+        on_error: ``"skip"`` leaves out records whose data are damaged, of which it looks at all now, and what is behind
+            a damaged length in its file; and warns.
+        check_sums: Of data that are read: when a record is first read, always, or never.
 
     Raises:
         ValueError: a file is damaged, or not there; the message has file, record and offset.
     """
 
-    def __init__(self, paths: Sequence[str], on_error: OnError) -> None:
+    def __init__(self, paths: Sequence[str], on_error: OnError, check_sums: CheckSums = "once") -> None:
         self._files = [index_of(path) for path in paths]
         damaged = [file for file in self._files if file.damage]
         if damaged and on_error == "raise":
@@ -66,6 +63,10 @@ class RecordFiles:
         self._opened: dict[int, int] = {}
         self._lock = threading.Lock()
         weakref.finalize(self, _close, self._opened)
+        self._check_sums = check_sums
+        self._is_checked = np.zeros(len(self), bool)
+        if on_error == "skip" and check_sums != "never":
+            self._leave_out_damaged()
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -81,8 +82,8 @@ class RecordFiles:
         """A line for each file, without the directory that all of them are in: each host may have its own."""
         common = os.path.commonpath([str(Path(file.path).parent) for file in self._files]) if self._files else ""
         return [
-            f"{os.path.relpath(file.path, common)}: {file.num_bytes} bytes, {len(file.offsets)} records"
-            for file in self._files
+            f"{os.path.relpath(file.path, common)}: {file.num_bytes} bytes, {number} records"
+            for file, number in zip(self._files, np.diff(self._first).tolist(), strict=True)
         ]
 
     def check_unchanged(self) -> None:
@@ -100,9 +101,22 @@ class RecordFiles:
 
     def read(self, rows: npt.NDArray[np.int64]) -> list[bytes]:
         """The data of some records, by their numbers in all files. Those that follow each other are read together."""
+        found, damaged = self._read_and_checked(rows)
+        if len(damaged):
+            raise ValueError(
+                f"{self._damage(int(rows[damaged[0]]))}. Write the file again, or leave out what is damaged: "
+                'paceline.data.records(…, on_error="skip") [record-damaged]'
+            )
+        return found
+
+    def _read_and_checked(self, rows: npt.NDArray[np.int64]) -> tuple[list[bytes], npt.NDArray[np.intp]]:
+        """The data of some records, and which of them are damaged, if they are to be checked."""
+        unchecked = self._to_check(rows)
+        tail = FOOTER_BYTES if len(unchecked) else 0
         files = (np.searchsorted(self._first, rows, side="right") - 1).tolist()
         offsets, lengths = self._offsets[rows].tolist(), self._lengths[rows].tolist()
         found: list[bytes] = []
+        footers: list[bytes] = []
         at = 0
         while at < len(offsets):
             file, first, behind = files[at], offsets[at], at + 1
@@ -115,25 +129,73 @@ class RecordFiles:
             ):
                 end = offsets[behind] + lengths[behind]
                 behind += 1
-            data = self._bytes(file, first, end - first)
-            if len(data) < end - first:
-                raise self._shortened(file, int(rows[at]), first, first + len(data), end)
-            if behind == at + 1:
+            data = self._bytes(file, first, end + tail - first)
+            if len(data) < end + tail - first:
+                raise self._shortened(file, first, first + len(data), end + tail)
+            if not tail and behind == at + 1:
                 found.append(data)
             else:
-                starts = (offset - first for offset in offsets[at:behind])
-                found += [
-                    data[start : start + length] for start, length in zip(starts, lengths[at:behind], strict=True)
+                ends = [
+                    offset - first + length
+                    for offset, length in zip(offsets[at:behind], lengths[at:behind], strict=True)
                 ]
+                found += [data[end - length : end] for end, length in zip(ends, lengths[at:behind], strict=True)]
+                footers += [data[end : end + FOOTER_BYTES] for end in ends] if tail else []
             at = behind
-        return found
+        if not tail:
+            return found, unchecked
+        if len(unchecked) < len(found):
+            damaged = damaged_of([found[at] for at in unchecked], b"".join([footers[at] for at in unchecked]))
+        else:
+            damaged = damaged_of(found, b"".join(footers))
+        if not len(damaged):
+            self._is_checked[rows] = True
+        return found, unchecked[damaged]
 
-    def _shortened(self, file: int, row: int, offset: int, end_now: int, end: int) -> ValueError:
+    def _to_check(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+        """Which of some records are to be checked when they are read."""
+        if self._check_sums == "never":
+            return np.zeros(0, np.intp)
+        return np.arange(len(rows)) if self._check_sums == "always" else np.flatnonzero(~self._is_checked[rows])
+
+    def _leave_out_damaged(self) -> None:
+        """Reads all records once, and leaves out those whose data are damaged."""
+        step = self.rows_at_once
+        is_damaged = np.zeros(len(self), bool)
+        for first in range(0, len(self), step):
+            rows = np.arange(first, min(first + step, len(self)))
+            is_damaged[rows[self._read_and_checked(rows)[1]]] = True
+        self._is_checked[:] = True
+        damaged = np.flatnonzero(is_damaged)
+        if not len(damaged):
+            return
+        _LOGGER.warning(
+            "the data of %d of %d records are damaged, and left out: %s%s",
+            len(damaged),
+            len(self),
+            "; ".join(self._damage(row) for row in damaged[:_SHOWN_RECORDS].tolist()),
+            "; …" if len(damaged) > _SHOWN_RECORDS else "",
+        )
+        whole = [
+            np.count_nonzero(~is_damaged[first:end]) for first, end in zip(self._first, self._first[1:], strict=False)
+        ]
+        self._first = np.cumsum([0, *whole])
+        self._offsets, self._lengths = self._offsets[~is_damaged], self._lengths[~is_damaged]
+        self._is_checked = self._is_checked[~is_damaged]
+
+    def _damage(self, row: int) -> str:
+        file, offset = self._files[int(np.searchsorted(self._first, row, side="right")) - 1], self._offsets[row]
+        number = int(np.searchsorted(file.offsets, offset))
+        begin = offset - HEADER_BYTES
+        return f"{file.path}, record {number} (from 0) at offset {begin}: the check sum of its data is wrong"
+
+    def _shortened(self, file: int, offset: int, end_now: int, end: int) -> ValueError:
+        found = self._files[file]
         return ValueError(
-            f"{self._files[file].path}, at the record at offset {offset - HEADER_BYTES} (number "
-            f"{row - self._first[file]}, from 0): the file went on to byte {end} at least when it was indexed, and now "
-            f"ends at byte {end_now}. Files must not be written while a job reads them: start the job again "
-            "[record-file]"
+            f"{found.path}, at the record at offset {offset - HEADER_BYTES} (number "
+            f"{np.searchsorted(found.offsets, offset)}, from 0): the file went on to byte {end} at least when it was "
+            f"indexed, and now ends at byte {end_now}. Files must not be written while a job reads them: start the job "
+            "again [record-file]"
         )
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:

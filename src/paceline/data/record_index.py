@@ -3,7 +3,7 @@
     a record    length, 8 bytes | check sum of the length, 4 | data | check sum of the data, 4
 
 (`tensorflow/core/lib/io/record_writer.h`.) The index takes 20 bytes a record, and stays in memory for as long as the
-process lives. The check sums of the lengths are checked; those of the data are not, as this takes longer than reading.
+process lives. The check sums of the lengths are checked here, those of the data where these are read.
 """
 
 import functools
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-HEADER_BYTES, FOOTER_BYTES = 12, 4
+from paceline.data.record_sums import FOOTER_BYTES, HEADER_BYTES, masked
+
 _COMPRESSED = {b"\x1f\x8b": "GZIP", b"\x78\x01": "ZLIB", b"\x78\x9c": "ZLIB", b"\x78\xda": "ZLIB"}
 _SEARCHED_BYTES = 1 << 20
 
@@ -168,5 +169,4 @@ def _masked_check_sums(lengths: Any) -> Any:
     sums = np.full(len(lengths), 0xFFFFFFFF, np.uint32)
     for byte in np.ascontiguousarray(lengths).view(np.uint8).reshape(-1, 8).T:
         sums = _table()[(sums ^ byte) & 0xFF] ^ (sums >> np.uint32(8))
-    sums = ~sums
-    return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype(np.uint32)
+    return masked(~sums)

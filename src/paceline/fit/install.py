@@ -40,8 +40,8 @@ def _install(keras: ModuleType) -> None:
     _installed = True
     import tensorflow
 
+    from paceline.data import cache_files, interleaves, shuffles, streams
     from paceline.data import compat as data_compat
-    from paceline.data import interleaves, shuffles, streams
     from paceline.fit import (
         agreement,
         assignments,
@@ -93,6 +93,7 @@ def _install(keras: ModuleType) -> None:
     keras_fit = trainer.fit
     _replace_in_graphs(data_compat.ShuffleDataset, "__init__", shuffles.with_shared_seeds)
     _replace_in_graphs(tensorflow.data.Dataset, "interleave", interleaves.as_unbound)
+    _replace_in_graphs(tensorflow.data.Dataset, "cache", cache_files.of_own_name)
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
     _replace(compat.Trainer, "compile", building.without_xla)

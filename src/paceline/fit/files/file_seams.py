@@ -49,6 +49,7 @@ def install(keras: ModuleType, replace: Replace) -> None:
     original = tf.saved_model.save
     replace(compat.saved_model_module, "save", tensorflow_files.saved_once)
     spread(original, compat.saved_model_module.save, "tensorflow", ".saved_model")
+    replace(tf.data.Dataset, "save", tensorflow_files.dataset_saved_once)
     replace(tf.train.Checkpoint, "_write", tensorflow_files.written_once)
     for name in ("update_checkpoint_state_internal", "_delete_file_if_exists"):
         replace(compat.checkpoint_management, name, tensorflow_files.unless_keeping_books)

@@ -1,4 +1,4 @@
-"""`tf.train.Checkpoint`, its manager, and `tf.saved_model.save`, called on every rank with one directory.
+"""`tf.train.Checkpoint`, its manager, `tf.saved_model.save` and `Dataset.save`, on every rank with one directory.
 
 Checkpoints all come to `Checkpoint._write`, after each rank has counted its own number up. One rank writes and deletes
 what is too old; the others keep the same books (`manager.checkpoints`, `latest_checkpoint`) and leave the directory
@@ -119,6 +119,19 @@ def saved_once(tensorflow_save: Function) -> Function:
             return _save(tensorflow_save, obj, directory, args, kwargs, turn=claim)
         with claim as is_ours:
             return _save(tensorflow_save, obj, directory, args, kwargs, turn=None) if is_ours else None
+
+    return save
+
+
+def dataset_saved_once(tensorflow_save: Function) -> Function:
+    """`tf.data.Dataset.save`: one rank of a host writes, the others wait for it."""
+
+    def save(self: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        world = current_world()
+        if world.size == 1 or not tf.executing_eagerly():
+            return tensorflow_save(self, path, *args, **kwargs)
+        with shared_claims().claimed(f"dataset {full_path(path)}", str(world.identity.generation)) as is_ours:
+            return tensorflow_save(self, path, *args, **kwargs) if is_ours else None
 
     return save
 
