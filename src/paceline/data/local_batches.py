@@ -27,6 +27,7 @@ from paceline.data.fingerprint import FingerprintLog
 from paceline.data.index_batches import IndexDivision, index_division_of, own_rows_by_index
 from paceline.data.item_rings import RingDivision
 from paceline.data.own_rows import own_rows
+from paceline.data.stage_orders import say_made_in_order
 from paceline.data.stages import Division, Whole, division_of
 from paceline.data.worker_memory import memory_share
 
@@ -79,6 +80,8 @@ def local_batches(
         form = form_of_division(division)
         dataset = _with_rows_of(division, dataset, rank, size, log)
         dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
+    if size > 1 and rank == 0 and dataset.options().deterministic is False:
+        say_made_in_order("a dataset whose options say deterministic=False")
     local = mark_as_local(dataset.with_options(_options(dataset, has_others)))
     setattr(local, _FORM, form)
     return local
