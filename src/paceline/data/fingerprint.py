@@ -216,8 +216,8 @@ def compare(log: FingerprintLog, index: int, group: Group) -> None:
     raise DesynchronizedError(
         "the ranks read different data: the first global batch of an epoch differs between rank 0 and rank(s) "
         f"{_listed(different)}, so the rows of the ranks do not form one batch. Usual causes: a shuffle or "
-        "augmentation in Python or NumPy with another seed on each rank; interleave or map with "
-        "deterministic=False; dataset.shard(...); files that are listed in another order on each host; random "
+        "augmentation in Python or NumPy with another seed on each rank; "
+        "dataset.shard(...); files that are listed in another order on each host; random "
         "numbers in a parallel map, or in a PyDataset with workers, which give each rank other numbers for the "
         "same element; or, in a process started by hand, a dataset built before the strategy. Set a seed: "
         "keras.utils.set_random_seed(1) at the top of the script covers Python, NumPy and TensorFlow. In a "

@@ -28,6 +28,7 @@ from paceline.data.foreign_memory import may_be_foreign, own_memory
 from paceline.data.index_batches import IndexDivision, index_division_of, own_rows_by_index
 from paceline.data.item_rings import RingDivision
 from paceline.data.own_rows import own_rows
+from paceline.data.stage_orders import say_made_in_order
 from paceline.data.stages import Division, Whole, division_of
 from paceline.data.worker_memory import memory_share
 
@@ -82,6 +83,8 @@ def local_batches(
         dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
     elif reads_ahead and any(map(compat.writes_file, compat.with_sources(dataset))):
         dataset = dataset.prefetch(_PREFETCHED_BATCHES)  # TensorFlow drops a cache of which nobody has read the end
+    if size > 1 and rank == 0 and dataset.options().deterministic is False:
+        say_made_in_order("a dataset whose options say deterministic=False")
     local = mark_as_local(dataset.with_options(_options(dataset, has_others)))
     setattr(local, _FORM, form)
     return local

@@ -34,6 +34,7 @@ def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | Non
     """
     batches, given = division.batch, compat.options_of_batch(division.batch)
     assert given is not None
+    given = in_order(given)
     if division.rows is not None:
         batches = division.rows.batch(**given)
     for one in division.order:
@@ -74,7 +75,7 @@ def _behind_batch(own: Any, division: Division, static_rows: int | None) -> Any:
         if compat.kind_of(one) == "Prefetch":
             own = own.prefetch(compat.read_ahead_of(one))
         else:
-            own = own.map(_calling(one, 0, is_behind_batch=True), **compat.options_of_map(one))
+            own = own.map(_calling(one, 0, is_behind_batch=True), **in_order(compat.options_of_map(one)))
             spec = one.element_spec
     return own.map(packing(spec, static_rows))
 
@@ -98,8 +99,13 @@ def _mapped(rows: Any, division: Division) -> Any:
         if isinstance(step, ReadAhead):
             rows = rows.prefetch(step.elements)
         else:
-            rows = rows.map(_calling(step.dataset, 1 + step.first), **compat.options_of_map(step.dataset))
+            rows = rows.map(_calling(step.dataset, 1 + step.first), **in_order(compat.options_of_map(step.dataset)))
     return rows
+
+
+def in_order(options: dict[str, Any]) -> dict[str, Any]:
+    """These options of a map or batch, whose order all ranks must share."""
+    return {**options, "deterministic": True} if "deterministic" in options else options
 
 
 def called(one: Any, at: int, flat: list[Any], *, is_behind_batch: bool = False) -> list[Any]:

@@ -57,7 +57,7 @@ def is_row_wise(dataset: Any) -> bool:
     if not all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank for leaf in leaves):
         return False
     function = compat.traced_function_of(dataset)
-    if function is None or compat.options_of_map(dataset).get("deterministic") is False:
+    if function is None:
         return False
     if is_element_wise(compat.given_function_of(dataset)):
         return not has_fixed_rows(dataset)

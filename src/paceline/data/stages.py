@@ -208,8 +208,8 @@ def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap 
 
 def reason_to_stay(one: Any) -> str:
     """Why a map cannot come behind the choice of rows; empty: it can."""
-    if compat.traced_function_of(one) is None or compat.options_of_map(one).get("deterministic") is False:
-        return "as its order is not deterministic"
+    if compat.traced_function_of(one) is None:
+        return "as its function was traced as TensorFlow 1 does"
     if is_element_wise(compat.given_function_of(one)):
         return ""
     types = _operations_in(one)

@@ -94,6 +94,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(data_compat.ShuffleDataset, "__init__", shuffles.with_shared_seeds)
     _replace_in_graphs(tensorflow.data.Dataset, "interleave", interleaves.as_unbound)
     _replace_in_graphs(tensorflow.data.Dataset, "cache", cache_files.of_own_name)
+    _keep_orders()
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
     _replace(compat.Trainer, "compile", building.without_xla)
@@ -144,6 +145,16 @@ def _install(keras: ModuleType) -> None:
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
         compat.trainer_module.TFEpochIterator, resumable_fit.follow
     )
+
+
+def _keep_orders() -> None:
+    """Stages that may give their rows in any order keep the order, where several ranks read the same."""
+    from paceline.data import stage_orders
+    from paceline.strategy.compat import dataset_operations
+
+    for module in dataset_operations:
+        for name in stage_orders.operations_with_order(module):
+            _replace(module, name, stage_orders.in_order)
 
 
 def _install_dealing(keras: ModuleType, compat: ModuleType) -> None:

@@ -31,6 +31,7 @@ newer one, this is the only file to mend.
 | `random_seed.get_seed` | what random operations ask for their seeds |
 | `gen_random_ops` | where `tf.random` makes its operations: only there are seed and shape known together |
 | `control_flow_v2_func_graphs.WhileBodyFuncGraph` | to know whether a draw is built within a loop |
+| `gen_dataset_ops`, `gen_experimental_dataset_ops` | where `tf.data` makes its stages (`data/stage_orders.py`) |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
 | `tensorflow._api.v2` (modules) | the copies of `tf.distribute`; `bootstrap/drop_in.py` waits for their import |
 """
@@ -59,7 +60,12 @@ try:
     from tensorflow.python.eager.context import Context, context, executor_scope, get_server_def, global_seed
     from tensorflow.python.framework import random_seed
     from tensorflow.python.framework.ops import get_default_graph
-    from tensorflow.python.ops import gen_random_ops, stateful_random_ops
+    from tensorflow.python.ops import (
+        gen_dataset_ops,
+        gen_experimental_dataset_ops,
+        gen_random_ops,
+        stateful_random_ops,
+    )
     from tensorflow.python.ops.control_flow_v2_func_graphs import WhileBodyFuncGraph
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
     from tensorflow.python.ops.script_ops import EagerFunc
@@ -83,6 +89,7 @@ except (ImportError, AttributeError) as fault:
         f"({fault}). Install a TensorFlow that Paceline supports (2.17 to 2.21), or a newer Paceline. [version]"
     ) from fault
 
+dataset_operations = (gen_dataset_ops, gen_experimental_dataset_ops)
 ON_SERVERS = (CachingVariable, AggregatingVariable, ShardedVariable)
 """The classes of the variables that a `ParameterServerStrategy` makes."""
 
@@ -258,6 +265,7 @@ __all__ = [
     "call_config",
     "context",
     "create_mirrored_variable",
+    "dataset_operations",
     "executor_scope",
     "for_graphs",
     "gen_random_ops",
