@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rates": {"ranks"},
     "callbacks": {"fit"},
     "__init__": {
+        "importing",
         "rendezvous",
         "ranks",
         "launching",

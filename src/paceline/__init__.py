@@ -7,6 +7,7 @@
     model.fit(dataset, epochs=3)                      # paceline run --workers 4 train.py
 
 Importing this package is free: no TensorFlow, no MPI, no change of the environment. Names resolve when first used.
+Where TF_CONFIG is set, TensorFlow's devices get the name that they have in its cluster (`strategy/own_devices.py`).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,26 @@ _HOMES = {
 _NEED_SEAM = ("paceline.strategy.", "paceline.fit.snapshots.training_state", "paceline.fit.evaluation.")
 
 __all__ = ["__version__", "callbacks", "data", "events", *sorted(_HOMES)]
+
+
+def _name_devices_with_tensorflow() -> None:
+    """In a process with TF_CONFIG. In a launched one `bootstrap/worker.py` does so."""
+    import os
+
+    if "TF_CONFIG" not in os.environ:
+        return
+    from paceline.importing import after_import
+
+    def name(tensorflow: Any) -> None:
+        del tensorflow
+        from paceline.strategy.own_devices import name_devices_by_hand
+
+        name_devices_by_hand(os.environ)
+
+    after_import("tensorflow", name)
+
+
+_name_devices_with_tensorflow()
 
 
 def __getattr__(name: str) -> Any:

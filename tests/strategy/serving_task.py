@@ -10,6 +10,9 @@ import tensorflow as tf
 
 import paceline
 
+first = tf.data.Dataset.range(4)
+"""Made before the strategy."""
+
 
 def train(strategy: paceline.ParameterServerStrategy) -> None:
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
@@ -20,7 +23,7 @@ def train(strategy: paceline.ParameterServerStrategy) -> None:
     def add() -> None:
         count.assign_add(1.0)
 
-    for _ in range(4):
+    for _ in first:
         coordinator.schedule(add)
     coordinator.join()
     print(f"trained {int(count.numpy())}", flush=True)

@@ -71,7 +71,7 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
         watch_for_job_end()
     refuse_keyboard(world.size)
     agree_seeds(world.identity.seed)
-    after_import("tensorflow", lambda _: _seed_tensorflow(world.identity.seed))
+    after_import("tensorflow", lambda _: _prepare_tensorflow(world))
     pid = os.getpid()
     try:
         arrange_communication(world, os.environ)
@@ -107,10 +107,12 @@ def serve_launched(world: World) -> NoReturn:
         _leave_failed(world, error)
 
 
-def _seed_tensorflow(seed: int) -> None:
+def _prepare_tensorflow(world: World) -> None:
     from paceline.strategy.operation_seeds import use_job_seed
+    from paceline.strategy.own_devices import name_own_devices
 
-    use_job_seed(seed)
+    use_job_seed(world.identity.seed)
+    name_own_devices(world.place)
 
 
 def _leave_after(world: World, error: BaseException) -> NoReturn:

@@ -47,6 +47,11 @@ def checked_server_cluster(place: tuple[ClusterSpec, Task] | None, *, is_launche
     )
 
 
+def is_chief_of_servers(place: tuple[ClusterSpec, Task] | None) -> bool:
+    """Whether a process with this `place` runs the script of a job with parameter servers."""
+    return place is not None and place[1].type == CHIEF and PARAMETER_SERVER in place[0].addresses
+
+
 def refuse_beside_servers(place: tuple[ClusterSpec, Task] | None, strategy: str) -> None:
     """Refuses a synchronous strategy in a launched job with parameter servers: it would train on the chief alone.
 
@@ -59,8 +64,9 @@ def refuse_beside_servers(place: tuple[ClusterSpec, Task] | None, strategy: str)
     Raises:
         ConfigurationError: the job has parameter servers.
     """
-    if place is None or place[1].type != CHIEF or PARAMETER_SERVER not in place[0].addresses:
+    if not is_chief_of_servers(place):
         return
+    assert place is not None
     raise ConfigurationError(
         f"this job has parameter servers (--ps {len(place[0].addresses[PARAMETER_SERVER])}), but its script trains "
         f"under a {strategy}, which does not use them. Make a paceline.ParameterServerStrategy() before the model, and "

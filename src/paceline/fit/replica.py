@@ -9,7 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from paceline.cluster.server_cluster import refuse_beside_servers
 from paceline.comm.world import current_world
+from paceline.strategy.base import named_strategies
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 
@@ -38,6 +40,8 @@ def taking_place() -> Any:
 def refuse_lonely_step() -> None:
     """An optimizer step outside `strategy.run`, in a world of several that nobody has asked to train apart."""
     world = current_world()
+    if not tf.distribute.has_strategy():
+        refuse_without_servers()
     if world.data.size == 1 or not world.launched or world.solo_training_allowed:
         return
     raise RuntimeError(
@@ -55,6 +59,17 @@ def refuse_lonely_step() -> None:
         "global_batch_size=...) instead. If the workers are meant to train separate models: paceline run "
         "--allow-independent. [no-strategy]"
     )
+
+
+def refuse_without_servers() -> None:
+    """Training in the chief of a launched job with parameter servers whose script has made no strategy.
+
+    Raises:
+        ConfigurationError: this process is such a chief.
+    """
+    world = current_world()
+    if world.launched and not named_strategies and not world.solo_training_allowed:
+        refuse_beside_servers(world.place, "model or loop without a strategy")
 
 
 def note_gradients(sources: Any) -> None:

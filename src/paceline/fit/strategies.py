@@ -7,6 +7,7 @@ from typing import Any
 
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
+from paceline.cluster.server_cluster import is_chief_of_servers
 from paceline.comm.world import World, current_world
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
 from paceline.strategy.compat import ParameterServerStrategyV2
@@ -86,6 +87,8 @@ def _drop_in_strategy() -> SynchronousStrategy | None:
     world = current_world()
     wanted = read_variables(JobOptions, os.environ, "drop_in").drop_in
     if named_strategies or not world.launched or not wanted:
+        return None
+    if is_chief_of_servers(world.place):  # a model that only computes, on data for example, is made before the strategy
         return None
     if _drop_in is None:
         _drop_in = DropInStrategy(world)

@@ -13,6 +13,7 @@ newer one, this is the only file to mend.
 | `ps_values.CachingVariable`, `.AggregatingVariable`, `sharded_variable.ShardedVariable` | variables on servers |
 | `cluster_coordinator`: queue and threads of the coordinator, the failures that it handles | see `coordination.py` |
 | its handler of lost workers, and `context.update_server_def` | see `recovery.py` |
+| `Context.ensure_initialized`, `.set_server_def`, `._context_handle` | see `own_devices.py` |
 | `coordinator_context.with_dispatch_context`, `.get_current_dispatch_context` | on whose worker's thread Python runs |
 | `context.executor_scope`, `.get_server_def`, `cancellation.CancellationManager` | what the coordinator calls with |
 | `resource_variable_ops.BaseResourceVariable` | a variable that lives as long as one call of a graph |
@@ -72,7 +73,8 @@ try:
     from tensorflow.python.ops.script_ops import _py_funcs as python_functions
 
     _named_functions = python_functions._funcs
-    _ = Context.function_call_options
+    _ = (Context.function_call_options, Context.ensure_initialized, Context.set_server_def)
+    _ = context()._context_handle
 
     FAILURES_ON_WORKERS = (
         tf.errors.OpError,
@@ -206,6 +208,11 @@ def argument_on(worker: Any, argument: Any) -> Any:
     return coordinator_context.maybe_get_remote_value(own)
 
 
+def has_devices() -> bool:
+    """Whether TensorFlow has set up the devices of this process, with the names that they have from then on."""
+    return context()._context_handle is not None
+
+
 @contextlib.contextmanager
 def being_scheduled(strategy: Any) -> Any:
     """The scope of a `ParameterServerStrategy` in which a step is traced, as by `ClusterCoordinator.schedule`."""
@@ -273,6 +280,7 @@ __all__ = [
     "get_server_def",
     "get_update_replica_id",
     "global_seed",
+    "has_devices",
     "python_functions",
     "random_seed",
     "register_function",

@@ -16,6 +16,7 @@ import tensorflow as tf
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "strategy"))
 from blocking_layer import ENDLESS, Blocking, Trap
+from servers_in_process import EARLY_DATA
 from servers_in_process import strategy as strategy_of
 
 from paceline.cluster.spec import Address, ClusterSpec
@@ -249,6 +250,7 @@ def refused() -> Any:
         "endless validation": fault_of(lambda: model.fit(x, y, validation_data=endless, verbose=0)),
         "endless evaluation": fault_of(lambda: model.evaluate(endless, verbose=0)),
         "function": fault_of(lambda: model.fit(lambda: endless, verbose=0)),
+        "early data": fault_of(lambda: model.evaluate(EARLY_DATA, verbose=0)),
         "no dataset": fault_of(lambda: model.fit(lambda: 3, steps_per_epoch=2, verbose=0)),
         "eager": fault_of(lambda: eager.fit(x, y, verbose=0)),
         "outside": fault_of(lambda: outside.fit(x, y, verbose=0)),

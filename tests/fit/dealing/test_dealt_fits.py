@@ -68,6 +68,7 @@ def test_what_no_worker_can_do_is_refused(worlds: Worlds) -> None:
         "endless validation": ("set validation_steps", "endless-data"),
         "endless evaluation": ("set steps=", "endless-data"),
         "function": ("set steps_per_epoch", "endless-data"),
+        "early data": ("x is a dataset that was made before", "before-strategy"),
         "no dataset": ("returned int", "dataset-function"),
         "eager": ("run_eagerly=True", "eager-step"),
         "outside": ("the model was made outside", "outside-scope"),

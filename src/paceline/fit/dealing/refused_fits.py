@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit.dealing.worker_data import dataset_placeholder, is_dataset_function
+from paceline.fit.replica import refuse_without_servers
 from paceline.fit.snapshots.model_state import look_again
 from paceline.fit.strategies import servers_strategy_of
 from paceline.strategy.compat import ON_SERVERS, own_job
@@ -25,13 +26,14 @@ def checked(keras_method: Function) -> Function:
         strategy = servers_strategy_of(self)
         if strategy is None:
             if name == "fit":
-                _check_not_alone(self)
+                check_not_alone(self)
             return keras_method(self, *args, **kwargs)
         arguments = signature.bind(self, *args, **kwargs)
         given = arguments.arguments
         _check_model(self)
         _check_ends(given, "x", _STEPS[name])
         _check_ends(given, "validation_data", "validation_steps")
+        _check_data(given)
         for data in ("x", "validation_data"):
             if is_dataset_function(given.get(data)):
                 given[data] = dataset_placeholder(given[data], self, strategy)
@@ -42,14 +44,34 @@ def checked(keras_method: Function) -> Function:
     return method
 
 
-def _check_not_alone(model: Any) -> None:
+def check_not_alone(model: Any) -> None:
     """A model without a strategy, in the chief of a cluster, would train on the chief.
 
     Raises:
+        ConfigurationError: it is one, and the script has made no strategy.
         ValueError: it is one.
     """
-    if model._distribute_strategy is None and any("/job:ps/" in one.name for one in tf.config.list_logical_devices()):
+    if model._distribute_strategy is not None:
+        return
+    if any("/job:ps/" in one.name for one in tf.config.list_logical_devices()):
         raise ValueError(_outside("the model was made", "its variables lie"))
+    refuse_without_servers()
+
+
+def _check_data(arguments: Mapping[str, Any]) -> None:
+    """Raises:
+    ValueError: a dataset was made before this process joined the cluster, with which TensorFlow lost it.
+    """
+    for name in ("x", "validation_data"):
+        dataset = arguments.get(name)
+        device = tf.data.experimental.to_variant(dataset).device if isinstance(dataset, tf.data.Dataset) else ""
+        if device and tf.DeviceSpec.from_string(device).job not in (None, own_job()):
+            raise ValueError(
+                f"{name} is a dataset that was made before the ParameterServerStrategy, and was lost when this process "
+                "joined the cluster. Make the strategy first. Or start the job by `paceline run --ps`, or write "
+                "`import paceline` above the first use of TensorFlow where TF_CONFIG names the cluster: then data may "
+                "be made first. [before-strategy]"
+            )
 
 
 def _check_model(model: Any) -> None:

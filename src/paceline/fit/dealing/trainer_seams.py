@@ -17,7 +17,7 @@ from paceline.fit.dealing.dealt_functions import (
     end_pass,
 )
 from paceline.fit.dealing.home_metrics import as_it_is
-from paceline.fit.dealing.refused_fits import check_made_after_strategy
+from paceline.fit.dealing.refused_fits import check_made_after_strategy, check_not_alone
 from paceline.fit.strategies import servers_strategy_of
 
 Function = Callable[..., Any]
@@ -87,8 +87,12 @@ def of_all_steps(keras_get_logs: Function) -> Function:
 def left_with_nothing_running(keras_method: Function) -> Function:
     """`fit`, `evaluate`, `predict` and their like on one batch: however it ends, no step is running afterwards."""
 
+    trains = keras_method.__name__ == "train_on_batch"
+
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if servers_strategy_of(self) is None:
+            if trains:
+                check_not_alone(self)
             return keras_method(self, *args, **kwargs)
         drain(self)  # a callback of a `fit` may evaluate
         try:
