@@ -113,7 +113,7 @@ class Profile:
 
     @cached_property
     def _received(self) -> list[tuple[list[int], list[int]]]:
-        """For each first layer: those that are the first to read an output of an earlier layer, and the bytes so far."""
+        """For each first layer: those that first read an output of an earlier layer, and the bytes so far."""
         readers: list[list[int]] = [[] for _ in self.layers]
         for at, layer in enumerate(self.layers):
             for source in {*layer.reads}:
