@@ -1,6 +1,7 @@
 """What each stage of a plan holds at most; it follows from the order of the stage's actions, without a clock."""
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from paceline.plan.actions import Compute, Operation, Plan, Update
 from paceline.plan.costs import Costs
@@ -35,11 +36,12 @@ def peak_of(plan: Plan, costs: Costs, stage: int) -> Peak:
 def _peak_stash(computations: list[Compute], costs: Costs) -> tuple[int, int]:
     recomputed = {(one.chunk, one.micro_batch) for one in computations if one.operation is Operation.RECOMPUTE}
     held: dict[tuple[int, int], int] = {}
-    most, most_bytes = 0, 0
+    most, most_bytes, held_bytes = 0, 0, 0
     for one in computations:
         key, cost = (one.chunk, one.micro_batch), costs.chunks[one.chunk]
         if one.operation.gives_input_gradients:  # the caller holds the stash until the gradients are there
-            most_bytes = max(most_bytes, sum(held.values()) + cost.weights_stash_bytes)
+            most_bytes = max(most_bytes, held_bytes + cost.weights_stash_bytes)
+        held_bytes -= held.get(key, 0)
         match one.operation:
             case Operation.FORWARD:
                 held[key] = cost.input_bytes if key in recomputed else cost.stash_bytes
@@ -49,15 +51,21 @@ def _peak_stash(computations: list[Compute], costs: Costs) -> tuple[int, int]:
                 held[key] = cost.weights_stash_bytes
             case Operation.BACKWARD | Operation.BACKWARD_WEIGHTS:
                 held.pop(key, None)
-        most, most_bytes = max(most, len(held)), max(most_bytes, sum(held.values()))
+        held_bytes += held.get(key, 0)
+        most, most_bytes = max(most, len(held)), max(most_bytes, held_bytes)
     return most, most_bytes
 
 
 def _most_versions(plan: Plan, stage: int) -> int:
     """A version lives from the update that makes it to the next update, which starts from it, or to its last use."""
     last_uses, most = plan.last_uses(stage), 1
+    older = sorted(last_uses.items(), reverse=True)
+    lasts: list[int] = []  # of the versions that are older than the newest one and still used, the soonest first
     for index, action in enumerate(plan.actions[stage]):
         if isinstance(action, Update):
-            older = [version for version, last in last_uses.items() if version < action.version and last > index]
-            most = max(most, 1 + len(older))
+            while older and older[-1][0] < action.version:
+                heappush(lasts, older.pop()[1])
+            while lasts and lasts[0] <= index:
+                heappop(lasts)
+            most = max(most, 1 + len(lasts))
     return most

@@ -49,7 +49,8 @@ def least_greatest(
     for chunk in reversed(range(num_chunks)):
         here: dict[int, list[_Rest]] = {}
         ends: dict[int, list[_Rest]] = {taken: [] for taken in behind}
-        for first in reversed(cuts[:-1]) if chunk else (0,):
+        # The chunks before need a place each.
+        for first in reversed(cuts[chunk - 1 : -1]) if chunk else (0,):
             found: dict[int, _Rest] = {}
             for taken, rests in behind.items():
                 _take_ends(first, rests, ends[taken])
@@ -63,8 +64,8 @@ def least_greatest(
                         cut = Split((last, *split.cuts), (number, *split.replicas))
                         found[together] = first, greatest, cut
             for together, rest in found.items():
-                here.setdefault(together, []).insert(0, rest)
-        behind = here
+                here.setdefault(together, []).append(rest)
+        behind = {together: rests[::-1] for together, rests in here.items()}
     whole = behind.get(workers)
     return whole[0][1:] if whole else None
 
@@ -134,6 +135,16 @@ class Demand:
         limit = self.memory_limit_bytes
         if limit < math.inf and self.num_bytes(chunk, first, last, replicas) * self.chunks_per_stage > limit:
             return math.inf
+        known = self._known_seconds
+        if (first, last, replicas) not in known:
+            known[first, last, replicas] = self._seconds(first, last, replicas)
+        return known[first, last, replicas]
+
+    @cached_property
+    def _known_seconds(self) -> dict[tuple[int, int, int], float]:
+        return {}
+
+    def _seconds(self, first: int, last: int, replicas: int) -> float:
         cost = self.profile.chunk_cost(first, last)
         compute = cost.forward_seconds * (2 if self.recompute else 1) + cost.inputs_seconds + cost.weights_seconds
         receive = cost.input_bytes / self.link.bytes_per_second

@@ -1,5 +1,6 @@
 """The layers of a model with what they cost, and what any run of consecutive layers costs as a chunk."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,8 +89,28 @@ class Profile:
 
     def received_bytes(self, first: int, last: int) -> int:
         """What the chunk receives: each output of an earlier layer once, though several of its layers read it."""
-        read = {source for layer in self.layers[first:last] for source in layer.reads if source < first}
-        return sum(self.layers[source].output_bytes for source in read)
+        readers, sums = self._received[first]
+        return sums[bisect_left(readers, last)]
+
+    @cached_property
+    def _received(self) -> list[tuple[list[int], list[int]]]:
+        """For each first layer: who is first to read an output of an earlier layer, and the bytes so far."""
+        readers: list[list[int]] = [[] for _ in self.layers]
+        for at, layer in enumerate(self.layers):
+            for source in {*layer.reads}:
+                readers[source].append(at)
+        found, open_sources = [], set[int]()
+        for first in range(len(self.layers) + 1):
+            open_sources = {source for source in open_sources if readers[source][-1] >= first}
+            pairs = sorted(
+                (readers[source][bisect_left(readers[source], first)], self.layers[source].output_bytes)
+                for source in open_sources
+            )
+            sums = accumulate((num_bytes for _, num_bytes in pairs), initial=0)
+            found.append(([reader for reader, _ in pairs], list(sums)))
+            if first < len(self.layers) and readers[first]:
+                open_sources.add(first)
+        return found
 
     @cached_property
     def _known_costs(self) -> dict[tuple[int, int], ChunkCost]:

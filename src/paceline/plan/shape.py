@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,44 @@ class Shape:
 
     def chunks_of(self, stage: int) -> list[int]:
         """The chunks of `stage`, in the order of the layers."""
-        return [chunk for chunk, place in enumerate(self.stage_of) if place == stage]
+        return [*self._chunks_of.get(stage, ())]
 
     def sources_of(self, chunk: int) -> list[int]:
         """The chunks that `chunk` reads from."""
-        return [source for source, target in self.edges if target == chunk]
+        return [*self._sources_of.get(chunk, ())]
 
     def targets_of(self, chunk: int) -> list[int]:
         """The chunks that read from `chunk`."""
-        return [target for source, target in self.edges if source == chunk]
+        return [*self._targets_of.get(chunk, ())]
 
     def tag(self, source: int, target: int, is_gradient: bool) -> int:
         """A number for each edge and direction; micro-batches need none, as messages of one tag keep their order."""
-        return 2 * self.edges.index((source, target)) + is_gradient
+        return 2 * self._numbers_of_edges[source, target] + is_gradient
+
+    # A plan asks for each computation and message: looking through all edges each time takes a square of the stages.
+
+    @cached_property
+    def _chunks_of(self) -> dict[int, list[int]]:
+        return _grouped((place, chunk) for chunk, place in enumerate(self.stage_of))
+
+    @cached_property
+    def _sources_of(self) -> dict[int, list[int]]:
+        return _grouped((target, source) for source, target in self.edges)
+
+    @cached_property
+    def _targets_of(self) -> dict[int, list[int]]:
+        return _grouped(self.edges)
+
+    @cached_property
+    def _numbers_of_edges(self) -> dict[tuple[int, int], int]:
+        return {edge: number for number, edge in enumerate(self.edges)}
+
+
+def _grouped(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
+    for group, member in pairs:
+        groups.setdefault(group, []).append(member)
+    return groups
 
 
 def chain(num_chunks: int, skips: Iterable[tuple[int, int]] = ()) -> tuple[tuple[int, int], ...]:

@@ -5,6 +5,7 @@ go over it one after the other. The same walk, with senders that do wait, tells 
 deadlock.
 """
 
+from collections import deque
 from dataclasses import dataclass
 
 from paceline.plan.actions import Action, Compute, Plan, Receive, Send, Update
@@ -89,12 +90,15 @@ class _Walk:
         self._links: dict[tuple[int, int], float] = {}
         self._arrivals: dict[tuple[int, int, int], list[float]] = {}  # by sender, receiver, tag
         self._received: dict[tuple[int, int, int], int] = {}
+        self._to_move: deque[int] = deque()
         self.spans: list[list[Span]] = [[] for _ in stages]
 
     def run(self) -> list[str]:
         stages = range(len(self._plan.actions))
-        while any(self._advance(stage) for stage in stages):
-            pass
+        # Only who may have got what it waits for is looked at again: looking at all takes a square of the stages.
+        self._to_move = deque(stages)
+        while self._to_move:
+            self._advance(self._to_move.popleft())
         waiting = [(stage, self._next(stage)) for stage in stages]
         return [f"stage {stage} waits in {action}" for stage, action in waiting if action is not None]
 
@@ -102,11 +106,15 @@ class _Walk:
         actions, position = self._plan.actions[stage], self._positions[stage]
         return actions[position] if position < len(actions) else None
 
-    def _advance(self, stage: int) -> bool:
-        start = self._positions[stage]
+    def _advance(self, stage: int) -> None:
         while (action := self._next(stage)) is not None and self._do(stage, action):
             self._positions[stage] += 1
-        return self._positions[stage] > start
+        if self._is_rendezvous and isinstance(action, Receive):
+            self._wake(action.peer)  # it may wait until this stage is at the message
+
+    def _wake(self, stage: int) -> None:
+        if 0 <= stage < len(self._positions):
+            self._to_move.append(stage)
 
     def _do(self, stage: int, action: Action) -> bool:
         """Whether `action` could be done."""
@@ -120,6 +128,7 @@ class _Walk:
                 if self._is_rendezvous and not self._is_awaited((stage, peer, tag)):
                     return False
                 self._post(stage, action)
+                self._wake(peer)
             case Receive(_, peer, tag):
                 way = peer, stage, tag
                 arrivals, index = self._arrivals.get(way, []), self._received.get(way, 0)
