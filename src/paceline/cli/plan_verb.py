@@ -4,12 +4,15 @@ The model is measured in a process of its own, with the cores of one worker; eve
 Loads neither TensorFlow nor NumPy.
 """
 
+import functools
 import json
 import math
 import os
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +24,9 @@ from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED
 if TYPE_CHECKING:
     from paceline.plan.profile import Profile
     from paceline.plan.schedules import Schedule
+
+_PATIENCE_SECONDS = 2.0
+"""After which a user is told what takes so long."""
 
 Model = Annotated[
     str,
@@ -109,7 +115,7 @@ def plan(
         )
     profile = _measured(model, -(-batch // micro_batches), stages * replicas)
     pipeline = Pipeline(profile, stages, micro_batches, replicas, link, limit, recompute)
-    comparison = compare(pipeline, chosen)
+    comparison = compare(pipeline, _telling(chosen))
     if as_json:
         from paceline.cli.plan_document import document
 
@@ -133,6 +139,19 @@ def _schedules(names: list[str] | None) -> "list[Schedule]":
         return [schedule_named(name) for name in names or NAMES]
     except ValueError as fault:
         refuse(f"--schedule: {str(fault).removesuffix(' [pipeline]')} [option]")
+
+
+def _telling(schedules: "list[Schedule]") -> "Iterator[Schedule]":
+    """Each of them; of one that takes long, a line says so."""
+    for number, one in enumerate(schedules, 1):
+        line = f"paceline: plans {one.name} ({number} of {len(schedules)} schedules); many stages and layers take long"
+        timer = threading.Timer(_PATIENCE_SECONDS, functools.partial(typer.echo, line, err=True))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield one
+        finally:
+            timer.cancel()
 
 
 def _bytes(option: str, text: str | None) -> float:

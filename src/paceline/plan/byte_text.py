@@ -18,3 +18,14 @@ def num_bytes(text: str) -> int:
     if not found or float(found[1]) == 0:
         raise ValueError(f"received {text!r}; expected a number of bytes above 0, such as 2GB or 512MiB. [argument]")
     return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def byte_text(number: float) -> str:
+    """A number of bytes to read, in a unit of which there is at least one.
+
+    >>> byte_text(1000), byte_text(2.5e9), byte_text(12)
+    ('1.0 kB', '2.5 GB', '12 bytes')
+    """
+    units = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
+    unit = next((name for name, size in units.items() if number >= size), None)
+    return f"{number:,.0f} bytes" if unit is None else f"{number / units[unit]:,.1f} {unit}"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from paceline.errors import ConfigurationError
+from paceline.plan.byte_text import byte_text
 from paceline.plan.costs import Link
 from paceline.plan.memory import Peak, peak_of
 from paceline.plan.partition import Demand, best_split
@@ -111,8 +112,8 @@ def predict(pipeline: Pipeline, schedule: Schedule) -> Prediction:
     most = max(peak.total_bytes for peak in peaks)
     if most > pipeline.memory_limit_bytes:
         raise ConfigurationError(
-            f"{schedule.name} holds {most / 1e6:,.1f} MB on one worker, and the limit is "
-            f'{pipeline.memory_limit_bytes / 1e6:,.1f} MB: give memory_limit="{math.ceil(most / 1e6)}MB". [pipeline]'
+            f"{schedule.name} holds {byte_text(most)} on one worker, and the limit is "
+            f'{byte_text(pipeline.memory_limit_bytes)}: give memory_limit="{math.ceil(most / 1e6)}MB". [pipeline]'
         )
     return Prediction(schedule, split, simulate(plan, costs), peaks)
 

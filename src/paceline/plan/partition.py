@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from paceline.errors import ConfigurationError
+from paceline.plan.byte_text import byte_text
 from paceline.plan.costs import Link
 from paceline.plan.profile import WHY_TIED, Profile
 from paceline.plan.schedules import Place, Schedule
@@ -233,7 +234,7 @@ def _best(demand: Demand, workers: int, replicas: Collection[int]) -> tuple[floa
         )
     raise ConfigurationError(
         f"no split into {num_chunks} chunks for {demand.schedule.name} with {demand.micro_batches} micro-batches fits "
-        f"into {demand.memory_limit_bytes / 1e6:,.1f} MB per worker; the smallest limit that would do is "
+        f"into {byte_text(demand.memory_limit_bytes)} per worker; the smallest limit that would do is "
         f'memory_limit="{math.ceil(least[0] * demand.chunks_per_stage / 1e6)}MB". [pipeline]'
     )
 
