@@ -117,6 +117,12 @@ class JobOptions(OptionTable):
     allow_independent: bool = option(
         False, "Allow each worker to train a separate model, without a warning.", use=Use.WORKERS
     )
+    rank_variables: bool = option(
+        False,
+        "Tell each worker its place in RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, too, for scripts that read "
+        "them. Data libraries that read them divide the rows, which `fit` then divides again.",
+        use=Use.WORKERS,
+    )
     verbose: bool = option(False, "Print the seed, and the cores, GPUs and addresses of the workers.")
 
     hosts: str | None = _of_hosts(

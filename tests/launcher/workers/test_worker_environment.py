@@ -49,6 +49,16 @@ def test_a_worker_reads_back_who_it_is():
     assert "CUDA_VISIBLE_DEVICES" not in variables
 
 
+def test_a_worker_is_told_what_other_launchers_tell_only_where_that_is_asked_for():
+    """Data libraries read RANK and WORLD_SIZE, and gave each worker a share of the rows, which `fit` divided again."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    inherited = dict.fromkeys(names, "9")  # of a launcher around this one
+    plan = WorkerPlan(identity(1), None, None)
+    assert not {*names} & variables_of(plan, inherited).keys()
+    variables = variables_of(plan, inherited, PACELINE_RANK_VARIABLES="1")
+    assert [variables[name] for name in names] == ["1", "2", "1", "2"]
+
+
 def test_the_users_own_thread_counts_stay_and_his_tf_config_goes():
     inherited = {"OMP_NUM_THREADS": "5", "TF_CONFIG": json.dumps({"cluster": {"worker": ["a:1"]}})}
     variables = variables_of(WorkerPlan(identity(0), CoreShare((0,), 1), None), inherited)

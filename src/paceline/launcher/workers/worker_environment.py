@@ -9,7 +9,7 @@ from paceline.cluster.communication import Communication
 from paceline.cluster.job_directory import job_directory
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import WorkerIdentity, slot_holders
-from paceline.cluster.options import Use, rows
+from paceline.cluster.options import Use, read_variables, rows
 from paceline.cluster.spec import DATA, EVALUATOR, ClusterSpec
 from paceline.launcher.workers.host_resources import CoreShare
 
@@ -27,7 +27,8 @@ _OF_OTHER_LAUNCHERS = {
     "LOCAL_RANK": environment.LOCAL_RANK,
     "LOCAL_WORLD_SIZE": environment.LOCAL_WORLD_SIZE,
 }
-"""By which scripts and libraries written for torchrun know their place. Paceline itself reads none of them."""
+"""By which scripts and libraries written for torchrun know their place. Paceline itself reads none of them. Only where
+they are asked for: data libraries that see several ranks give each its share of the rows, which `fit` divides again."""
 
 _OF_OPTIONS = frozenset(option.variable for option in rows(JobOptions))
 _OF_RANKS = (*_OF_OTHER_LAUNCHERS, *(option.variable for option in rows(JobOptions) if option.use is Use.RANKS))
@@ -114,10 +115,14 @@ def worker_environment(
     """
     identity = plan.identity.to_environment()
     variables = {
-        **{name: value for name, value in inherited.items() if name not in _OF_OPTIONS},
+        **{name: value for name, value in inherited.items() if name not in _OF_OPTIONS | _OF_OTHER_LAUNCHERS.keys()},
         **told,
         **identity,
-        **{name: identity[own] for name, own in _OF_OTHER_LAUNCHERS.items()},
+        **(
+            {name: identity[own] for name, own in _OF_OTHER_LAUNCHERS.items()}
+            if read_variables(JobOptions, told, "rank_variables").rank_variables
+            else {}
+        ),
         environment.TF_CONFIG: cluster.to_tf_config(plan.identity.task),
         environment.JOB_DIRECTORY: str(job_directory(plan.identity.job_id)),
         "PYTHONUNBUFFERED": "1",  # else the last lines of a worker that is killed are lost
