@@ -107,7 +107,9 @@ class Noting(keras.Model):
 
     def train_step(self, data: Any) -> Any:
         leaves = tf.nest.flatten(data)
-        is_noted = tf.numpy_function(self._note, leaves, tf.int64)
+        # Copies: NumPy's arrays would hold the rows for a while, and then nothing is computed in place of them.
+        copies = [tf.gather(leaf, tf.range(tf.shape(leaf)[0])) for leaf in leaves]
+        is_noted = tf.numpy_function(self._note, copies, tf.int64)
         with tf.control_dependencies([is_noted]):
             return {"total": tf.add_n([tf.reduce_sum(tf.cast(_changed(leaf), tf.float64)) for leaf in leaves])}
 
