@@ -28,6 +28,16 @@ def test_nothing_is_imported_by_waiting() -> None:
     assert NAME not in sys.modules
 
 
+def test_an_action_registered_by_an_action_runs_too() -> None:
+    """The list of actions was taken away as a whole before the first ran, and what that added was lost."""
+    seen = []
+    after_import(NAME, lambda _: after_import(NAME, lambda module: seen.append(module.value)))
+    module = importlib.import_module(NAME)
+    assert seen == [1]
+    importlib.reload(module)
+    assert seen == [1], "once"
+
+
 def test_actions_run_in_order_on_the_finished_module() -> None:
     seen = []
     after_import(NAME, lambda module: seen.append(("first", module.value)))

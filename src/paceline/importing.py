@@ -94,5 +94,7 @@ class _ActingLoader:
             for block in self._finder.blocks.pop(module.__name__, ()):
                 blocks.enter_context(block())
             self._own.exec_module(module)
-        for action in self._finder.actions.pop(module.__name__, ()):
-            action(module)
+        # One by one: an action may register others for the same module, which is still being imported.
+        while actions := self._finder.actions.get(module.__name__):
+            actions.pop(0)(module)
+        self._finder.actions.pop(module.__name__, None)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import paceline.data
+from paceline.data.batch_rows import rows_of_full_batch
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.iterator_state import iterator_state, num_shuffles, restore_iterator
 from paceline.data.local_batches import divided, form_of, local_batches, work_of
@@ -215,6 +216,22 @@ def _plus_one(number: Any) -> Any:
     return number + 1
 
 
+def _inside(number: Any) -> Any:
+    return tf.data.Dataset.from_tensors(number).map(_plus_one)
+
+
+def _zero(*_: Any) -> Any:
+    return tf.constant(0, tf.int64)
+
+
+def _one(_: Any) -> Any:
+    return tf.constant(1, tf.int32)
+
+
+def _batched(_: Any, rows: Any) -> Any:
+    return rows.batch(4)
+
+
 def _counted(dataset: Any) -> Any:
     """Two maps; the second one reads how often the first one was called."""
     number = tf.Variable(0, dtype=tf.int64)
@@ -244,10 +261,23 @@ def _counted(dataset: Any) -> Any:
         ),
         (lambda rows: rows.map(_random).filter(lambda row: row > 2).batch(4), "as it draws random numbers"),
         (lambda rows: rows.filter(lambda row: row > 2).batch(4), ""),
+        (lambda rows: rows.map(_plus_one).concatenate(rows).batch(4), "map `_plus_one` runs on all rows on every rank"),
+        (lambda rows: tf.data.Dataset.sample_from_datasets([rows.map(_plus_one)] * 2).batch(4), "`_plus_one` runs on"),
+        (lambda rows: rows.map(_plus_one).ignore_errors().batch(4), "as the stage IgnoreErrors behind it takes what"),
+        (lambda rows: rows.map(_plus_one).snapshot("/nowhere").batch(4), "map `_plus_one` runs on all rows"),
+        (lambda rows: rows.map(lambda row: [row]).map(_plus_one).rejection_resample(_zero, [1.0]).batch(4), "runs on"),
+        (lambda rows: rows.map(_plus_one).group_by_window(_zero, _batched, 4).batch(4), "`_plus_one` runs on all rows"),
+        (lambda rows: rows.map(_plus_one).bucket_by_sequence_length(_one, [2], [4, 4]).batch(4), "`_plus_one` runs on"),
+        (lambda rows: rows.interleave(_inside).batch(4), "map `_plus_one` runs on all rows on every rank, as it is in"),
+        (lambda rows: rows.interleave(_inside).cache().shuffle(9).batch(4), "map `_plus_one` runs on all rows on"),
+        (lambda rows: rows.interleave(_inside, num_parallel_calls=2).prefetch(1).batch(4), "behind this stage, just"),
         (lambda rows: rows.map(_plus_one).cache().batch(4), "as .cache() behind it keeps its rows"),
         (lambda rows: rows.cache().batch(4), ""),
         (lambda rows: rows.map(_plus_one).batch(4).filter(lambda row: row[0] > 2), "as .filter() behind it needs"),
-        (lambda rows: rows.map(_plus_one).batch(4).unbatch().batch(2), "as .unbatch() behind it makes other rows"),
+        (
+            lambda rows: rows.map(_plus_one).batch(4).unbatch().batch(2),
+            "as the stage Unbatch behind it takes what it returns",
+        ),
         (lambda rows: rows.map(tf.range).padded_batch(4), "as .padded_batch() pads to the longest row of a batch"),
         (lambda rows: rows.map(tf.range).ragged_batch(4), "as its rows are ragged or sparse"),
         (lambda rows: rows.batch(4), ""),
@@ -320,3 +350,22 @@ def test_components_may_be_none() -> None:
         for whole, *parts in zip(dataset, *ranks, strict=True):
             of_parts = tf.nest.map_structure(lambda *own: None if own[0] is None else np.concatenate(own), *parts)
             tf.nest.map_structure(np.testing.assert_array_equal, of_parts, whole)
+
+
+def test_a_copy_to_a_device_is_looked_through() -> None:
+    rows = tf.data.Dataset.range(10).map(_plus_one).batch(4)
+    on_device = rows.apply(tf.data.experimental.prefetch_to_device("/cpu:0"))
+    assert isinstance(divided(on_device), Division)
+    assert [list(map(int, batch)) for batch in local_batches(on_device, 1, 2)] == [[3, 4], [7, 8], [10]]
+
+
+@pytest.mark.parametrize(
+    ("build", "rows"),
+    [
+        (lambda data: data.batch(4).map(_plus_one), 4),
+        (lambda data: data.batch(4).map(_plus_one).repeat().prefetch(1), 4),
+        (lambda data: data.batch(4).map(lambda batch: tf.repeat(batch, 2)), None),
+    ],
+)
+def test_batches_behind_row_wise_maps_have_a_known_size(build: Callable[[Any], Any], rows: int | None) -> None:
+    assert rows_of_full_batch(build(tf.data.Dataset.range(20))) == rows

@@ -53,8 +53,19 @@ def is_sharded_by_hand(dataset: Any) -> bool:
     return bool(_policy_of(dataset) in (_POLICIES.OFF, _POLICIES.FILE, _POLICIES.HINT))
 
 
+_DEALT = "_paceline_dealt"
+
+
+def dealt_by(dataset: Any, how: str) -> Any:
+    """`dataset`, of which `how_divided` says how; it is not the script that divides it."""
+    setattr(dataset, _DEALT, how)
+    return dataset
+
+
 def how_divided(dataset: Any) -> str:
     """What each rank reads of a dataset of which `is_sharded_by_hand`, for a line of a log."""
+    if dealt := next((getattr(one, _DEALT) for one in compat.with_sources(dataset) if hasattr(one, _DEALT)), ""):
+        return str(dealt)
     words = {
         _POLICIES.OFF: "each rank reads its own batches, as the script distributes them",
         _POLICIES.FILE: "whole files are dealt to the ranks, so batches hold other rows than those of one worker",

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from paceline.data.compat import batch_size_of, with_sources
+from paceline.data import compat
 from paceline.data.python_faults import keeps_fault
+from paceline.data.row_wise import is_row_wise
 
 Number = TypeVar("Number")
 
@@ -22,12 +23,12 @@ _GATHERS = re.compile("(?!Unbatch).*(Batch|Window|Ragged)")
 
 def has_batch_operation(dataset: Any) -> bool:
     """Whether a `tf.data.Dataset` was made with an operation that may have put elements together."""
-    return any(_GATHERS.match(type(one).__name__.lstrip("_")) for one in with_sources(dataset))
+    return any(_GATHERS.match(type(one).__name__.lstrip("_")) for one in compat.with_sources(dataset))
 
 
 def is_slices_of_arrays(dataset: Any) -> bool:
     """Whether each element is sure to be made of one entry of the arrays of `from_tensor_slices`: never batched."""
-    names = {type(one).__name__.lstrip("_").removesuffix("Dataset") for one in with_sources(dataset)}
+    names = {type(one).__name__.lstrip("_").removesuffix("Dataset") for one in compat.with_sources(dataset)}
     return "TensorSlice" in names and names <= _ONE_BY_ONE
 
 
@@ -189,7 +190,7 @@ def describe_data(
     """
     return DataDescription(
         is_local=is_local,
-        batch_size=batch_size or _positive(batch_size_of(dataset)),
+        batch_size=batch_size or _positive(compat.batch_size_of(dataset)) or rows_of_full_batch(dataset),
         num_batches=num_batches or _positive(dataset.cardinality()),
         steps_per_epoch=steps_per_epoch,
         components=", ".join(_component(leaf) for leaf in tf.nest.flatten(dataset.element_spec)),
@@ -199,6 +200,20 @@ def describe_data(
         work=work,
         facts=facts,
     )
+
+
+def rows_of_full_batch(dataset: Any) -> int | None:
+    """Rows of a full batch behind maps that have a row for each row; None: the stages do not tell."""
+    while compat.kind_of(dataset) in _KEEP_ROWS or (
+        compat.kind_of(dataset) in ("Map", "ParallelMap") and is_row_wise(dataset)
+    ):
+        [dataset] = compat.inputs_of(dataset)
+        if rows := _positive(compat.batch_size_of(dataset)):
+            return rows
+    return None
+
+
+_KEEP_ROWS = frozenset(["Cache", "CopyToDevice", "Options", "Prefetch", "Repeat", "Shuffle", "Skip", "Take"])
 
 
 def _positive(number: Any) -> int | None:

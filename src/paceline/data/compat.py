@@ -61,18 +61,21 @@ def with_sources(dataset: Any) -> Iterator[Any]:
         stack += inputs_of(one)
 
 
+def functions_of(dataset: Any) -> list[Any]:
+    """The traced functions that `dataset` calls."""
+    return [wrapper.function for wrapper in dataset._functions()] if isinstance(dataset, tf.data.Dataset) else []
+
+
 def operations_of_functions(dataset: Any) -> Iterator[set[str]]:
     """For each function that `dataset` calls, the types of the operations in it, and in the functions that it calls."""
-    for wrapper in dataset._functions() if isinstance(dataset, tf.data.Dataset) else ():
-        definition = wrapper.function.graph.as_graph_def()
+    for definition in (function.graph.as_graph_def() for function in functions_of(dataset)):
         inner = [function.node_def for function in definition.library.function]
         yield {node.op for nodes in (definition.node, *inner) for node in nodes}
 
 
 def captured_by(dataset: Any) -> list[Any]:
     """The tensors that functions which `dataset` calls have captured, as variables, tables and other datasets are."""
-    wrappers = dataset._functions() if isinstance(dataset, tf.data.Dataset) else ()
-    return [tensor for wrapper in wrappers for tensor in wrapper.function.captured_inputs]
+    return [tensor for function in functions_of(dataset) for tensor in function.captured_inputs]
 
 
 def resources_of_functions(dataset: Any) -> set[int]:

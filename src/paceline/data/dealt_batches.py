@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.auto_shard import dealt_by
 from paceline.data.freed_iterators import freed_in_thread
 from paceline.data.python_faults import keeps_fault
 from paceline.data.readings import MadeIterators
@@ -73,7 +74,8 @@ def dealt_batches(given: Any, number: int, target: str, compression: str | None)
 
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return tf.data.Dataset.from_tensors(np.int64(0)).flat_map(of_epoch).map(value).with_options(options)
+    dealt = tf.data.Dataset.from_tensors(np.int64(0)).flat_map(of_epoch).map(value).with_options(options)
+    return dealt_by(dealt, "each rank takes whole batches from the data workers, each batch once in an epoch")
 
 
 def _in_order(given: Any, number: int) -> Any:

@@ -24,7 +24,7 @@ from paceline.data.fingerprint import DRAWS
 from paceline.data.freed_iterators import freed_in_thread
 from paceline.data.iterator_state import estimated_state_bytes
 from paceline.data.seed_draws import CannotBeCountedError, SeedDraws, draws_of
-from paceline.data.stages import has_effects
+from paceline.data.staying_maps import has_effects
 from paceline.data.worker_memory import memory_share, resident_bytes
 
 _READS_ONCE = frozenset(

@@ -8,7 +8,8 @@ from paceline.data.fingerprint import FingerprintLog
 from paceline.data.index_source import Source, source_of, with_reading
 from paceline.data.own_rows import called, packing
 from paceline.data.row_wise import is_row_wise
-from paceline.data.stages import MAPS, Whole, in_order_of, is_order, name_of_map
+from paceline.data.stages import Whole, in_order_of, is_order
+from paceline.data.staying_maps import MAPS, name_of_map
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,11 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """For a line of the log."""
+        """For a profile."""
+
+    @property
+    def work(self) -> str:
+        """What each rank does, for a line of the log."""
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -92,6 +96,11 @@ class IndexSource:
     """For a line of the log."""
     facts: tuple[str, ...]
     """What must be the same on all ranks."""
+
+    @property
+    def work(self) -> str:
+        """See `Source`."""
+        return f"each rank reads and computes its rows of each batch, by index ({self.name})"
 
     @property
     def num_batches(self) -> int:

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from paceline.data import compat
 from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
-from paceline.data.auto_shard import is_sharded_by_hand, sharded
+from paceline.data.auto_shard import how_divided, is_sharded_by_hand, sharded
 from paceline.data.batch_rows import checked_rows, local_slice
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.foreign_memory import may_be_foreign, own_memory
@@ -36,6 +36,7 @@ AnyDivision = Division | ArrayDivision | IndexDivision | RingDivision | Whole
 
 _MARK = "_paceline_local_batches"
 _FORM = "_paceline_form_of_batches"
+_WORK = "_paceline_work"
 _PREFETCHED_BATCHES = 2
 _FEW_CORES = 2
 _OF_BUFFERS = 2
@@ -72,8 +73,9 @@ def local_batches(
     if is_local(dataset):
         return dataset
     has_others, form = size > 1 or log is not None or isinstance(division, IndexDivision), WHOLE
+    is_by_hand = size > 1 and is_sharded_by_hand(dataset)
     dataset = sharded(dataset, rank, size)
-    if size > 1 and is_sharded_by_hand(dataset):
+    if is_by_hand:
         dataset = _with_all_rows(dataset, rank, size) if _has_axes(dataset.element_spec) else dataset
     elif has_others:
         _check_batched(dataset, size)
@@ -87,7 +89,13 @@ def local_batches(
         say_made_in_order("a dataset whose options say deterministic=False")
     local = mark_as_local(dataset.with_options(_options(dataset, has_others)))
     setattr(local, _FORM, form)
+    setattr(local, _WORK, how_divided(dataset) if is_by_hand else work_of(division or Whole()))
     return local
+
+
+def work_noted(dataset: Any) -> str:
+    """What each rank does for the dataset from `local_batches` that `dataset` is made of; empty: it is of none."""
+    return next((str(getattr(one, _WORK)) for one in compat.with_sources(dataset) if hasattr(one, _WORK)), "")
 
 
 def read_ahead(local: Any) -> Any:
@@ -119,7 +127,7 @@ def work_of(division: AnyDivision) -> str:
     elif isinstance(division, ArrayDivision):
         work = "each rank gathers and computes its rows of each batch"
     elif isinstance(division, IndexDivision):
-        work = f"each rank reads and computes its rows of each batch, by index ({division.source.name})"
+        work = division.source.work
     else:
         work = f"every rank reads all data, and maps ({', '.join(division.mapped)}) and computes its rows of each batch"
     return f"{work}; {division.stays}" if division.stays else work

@@ -22,7 +22,8 @@ from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import source_of
 from paceline.data.local_batches import divided, local_batches, rows_of
 from paceline.data.rebuilding import UnknownStageError, interleaved_again, mapped_again, with_change
-from paceline.data.stages import MAPS, Division, Whole, name_of_map, reason_to_stay
+from paceline.data.stages import Division, Whole
+from paceline.data.staying_maps import MAPS, name_of_map, reason_to_stay
 from paceline.errors import ConfigurationError
 from paceline.plan.data_profile import Advice, DataProfile, StageCost
 

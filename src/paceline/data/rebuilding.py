@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
-from paceline.data.stages import MAPS, in_order_of
+from paceline.data.stages import in_order_of
+from paceline.data.staying_maps import MAPS
 
 Change = Callable[[Any], Any]
 """From the source of a stage, made again or the script's own, to what stands in the place of the stage."""

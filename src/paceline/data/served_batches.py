@@ -57,6 +57,11 @@ class ServedBatches:
         return ENDLESS if self.known_batches is None else self.known_batches
 
     @property
+    def work(self) -> str:
+        """What each rank does, for a line of the log."""
+        return f"each rank takes its rows of each batch from the {self.name}, which makes the batches"
+
+    @property
     def batch_size(self) -> int | None:
         """Rows of a full batch, if TensorFlow knows."""
         number = compat.batch_size_of(self.given)

@@ -10,7 +10,6 @@ understood here stays as it is, on all rows. A shuffle behind a map is made agai
 map: both draw their seeds from one generator, in this `fit` and outside.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,24 +17,27 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
-from paceline.data.fingerprint import DRAWS, draws_by_chance
-from paceline.data.marked_functions import is_element_wise
+from paceline.data.fingerprint import draws_by_chance
 from paceline.data.row_wise import is_row_wise
+from paceline.data.staying_maps import (
+    MAPS,
+    computes,
+    maps_kept_by,
+    name_of_map,
+    reason_of_state,
+    reason_to_stay,
+    stays_before,
+)
 
-MAPS = frozenset(["Map", "ParallelMap"])
 BATCHES = frozenset(["Batch", "ParallelBatch"])
+_LOOKED_THROUGH = frozenset(["Options", "CopyToDevice"])
+"""Stages that change no element: `fit` puts batches where they are needed by itself."""
 _ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "Repeat": lambda rows, one: _kept_apart(rows, one).repeat(compat.count_of(one)),
     "Take": lambda rows, one: rows.take(compat.count_of(one)),
     "Skip": lambda rows, one: rows.skip(compat.count_of(one)),
     "Shuffle": compat.shuffled_alike,
 }
-
-_HAS_NO_EFFECT = re.compile(
-    "(Stateful)?PartitionedCall$|While$|If$|Case$|Assert$|ReadVariableOp$|ResourceGather|LookupTable(Find|Size)"
-)
-"""Operations that have a state for TensorFlow, but only read it or call others."""
-_MAKES_DATASETS = re.compile(".*(Dataset|Iterator|Optional)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +111,19 @@ def division_of(dataset: Any) -> Division | Whole:
             order.append(one)
         elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
             steps.append(one)
-        elif kind != "Options":
-            return Whole(_behind_batch(one) or _stays_before(one, _IN_THE_WAY.get(kind, "")))
+        elif kind not in _LOOKED_THROUGH:
+            return Whole(_behind_batch(one) or maps_kept_by(one))
         [one] = compat.inputs_of(one)
     batch = one
     [behind] = compat.inputs_of(batch)
     if compat.options_of_batch(batch) is None or not _is_dense(batch.element_spec):
-        return Whole(_stays_before(behind, "as its rows are ragged or sparse: dense ones would be divided"))
+        return Whole(stays_before(behind, "as its rows are ragged or sparse: dense ones would be divided"))
     found = _Found()
     rows, row_steps = _lowered(behind, 0, found)
     if draws_by_chance(rows):  # ranks draw other numbers, which only whole batches tell from other rows
         return Whole(found.stays)
     batch_steps = tuple(reversed(steps))
-    if not any(isinstance(step, RowMap) and _computes(step.dataset) for step in row_steps):
+    if not any(isinstance(step, RowMap) and computes(step.dataset) for step in row_steps):
         if not any(compat.kind_of(one) in MAPS for one in batch_steps):
             return Whole(found.stays)
         rows, row_steps = None, []
@@ -149,7 +151,7 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
     """
     kind = compat.kind_of(one)
     if kind in MAPS:
-        if reason := reason_to_stay(one) or _reason_of_state(one):
+        if reason := reason_to_stay(one) or reason_of_state(one):
             found.reasons.append(f"map `{name_of_map(one)}` runs on all rows on every rank, {reason}")
             return one, []
         [source] = compat.inputs_of(one)
@@ -157,19 +159,19 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
         if steps or _has_fixed_shapes(source.element_spec):
             return rows, [*steps, RowMap(one, first)]
         reason = "as the rows before it have no fixed shape: tf.ensure_shape before it would give them one"
-        found.reasons += [reason_of] if (reason_of := _stays_before(one, reason)) else []
+        found.reasons += [reason_of] if (reason_of := stays_before(one, reason)) else []
         return one, []
-    if is_order(one) or kind in ("Prefetch", "Options"):
+    if is_order(one) or kind == "Prefetch" or kind in _LOOKED_THROUGH:
         [source] = compat.inputs_of(one)
         rows, steps = _lowered(source, first, found)
         if not any(isinstance(step, RowMap) for step in steps):
             return one, []
         if kind == "Prefetch":
             return rows, [*steps, ReadAhead(compat.read_ahead_of(one))]
-        return (rows if kind == "Options" else in_order_of(one, rows)), steps
+        return (rows if kind in _LOOKED_THROUGH else in_order_of(one, rows)), steps
     if kind == "Zip":
         return _lowered_zip(one, first, found)
-    if told := _stays_before(one, _IN_THE_WAY.get(kind, "")):
+    if told := maps_kept_by(one):
         found.reasons.append(told)
     return one, []
 
@@ -206,46 +208,6 @@ def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap 
     return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), [rows for rows, _ in branches])), steps
 
 
-def reason_to_stay(one: Any) -> str:
-    """Why a map cannot come behind the choice of rows; empty: it can."""
-    if compat.traced_function_of(one) is None:
-        return "as its function was traced as TensorFlow 1 does"
-    if is_element_wise(compat.given_function_of(one)):
-        return ""
-    types = _operations_in(one)
-    if any("PyFunc" in name for name in types):
-        return "as it calls Python: with paceline.data.element_wise(function) it would not"
-    if any(map(DRAWS.match, types)):
-        return "as it draws random numbers: with tf.random.stateless_* it would not"
-    if any(map(_MAKES_DATASETS.match, types)):
-        return "as it makes datasets"
-    return "as it has effects of its own" if has_effects(types) else ""
-
-
-def _reason_of_state(one: Any) -> str:
-    """Why a map without effects cannot come behind the choice of rows: its result depends on those of stages before."""
-    if not (own := compat.resources_of_functions(one)) or is_element_wise(compat.given_function_of(one)):
-        return ""
-    before = (stage for source in compat.inputs_of(one) for stage in compat.with_sources(source))
-    changed = (stage for stage in before if own & compat.resources_of_functions(stage))
-    return "as a stage before changes what it reads" if any(has_effects(_operations_in(s)) for s in changed) else ""
-
-
-def _computes(one: Any) -> bool:
-    """Whether a map does more than to name its components otherwise, which costs less than a choice of rows."""
-    return not _operations_in(one) <= {"Placeholder", "Identity", "NoOp"}
-
-
-def _operations_in(one: Any) -> set[str]:
-    return set().union(*compat.operations_of_functions(one))
-
-
-def has_effects(types: set[str]) -> bool:
-    """Whether operations of these types do more than to compute: they change or write something, or draw."""
-    # Calls of functions are no operations that TensorFlow knows.
-    return any(compat.has_state(name) and not _HAS_NO_EFFECT.match(name) for name in types)
-
-
 def _behind_batch(one: Any) -> str:
     kinds = {compat.kind_of(stage) for stage in compat.with_sources(one)}
     if compat.kind_of(one) not in MAPS or not kinds & BATCHES:
@@ -255,32 +217,6 @@ def _behind_batch(one: Any) -> str:
         f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches: before "
         ".batch(), it would work on the rows of this rank"
     )
-
-
-_IN_THE_WAY = {
-    "Cache": "as .cache() behind it keeps its rows: behind .cache(), it would run in each epoch, on own rows",
-    "Filter": "as .filter() behind it needs what it returns: behind .filter(), it would run on the rows of this rank",
-    "FlatMap": "as .flat_map() behind it makes other rows of what it returns",
-    "Interleave": "as .interleave() behind it makes other rows of what it returns",
-    "PaddedBatch": "as .padded_batch() pads to the longest row of a batch: in .batch(), rows of one shape are divided",
-    "ParallelInterleave": "as .interleave() behind it makes other rows of what it returns",
-    "Unbatch": "as .unbatch() behind it makes other rows of what it returns",
-}
-"""Stages that need rows which are mapped already, and what to write instead."""
-
-
-def _stays_before(one: Any, reason: str) -> str:
-    """What to tell of a stage that keeps the maps before it where they are; empty: nothing is computed there."""
-    maps = (stage for stage in compat.with_sources(one) if compat.kind_of(stage) in MAPS and _computes(stage))
-    stays = next(maps, None)
-    if stays is None or not reason:
-        return ""
-    return f"map `{name_of_map(stays)}` runs on all rows on every rank, {reason_to_stay(stays) or reason}"
-
-
-def name_of_map(one: Any) -> str:
-    """The name of the Python function that a stage calls."""
-    return str(getattr(compat.given_function_of(one), "__name__", "function"))
 
 
 def _is_dense(spec: Any) -> bool:

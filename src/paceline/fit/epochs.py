@@ -17,7 +17,15 @@ from paceline.data.freed_iterators import freed_in_threads
 from paceline.data.grain_batches import by_index
 from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import reading_of
-from paceline.data.local_batches import AnyDivision, divided, is_local, local_batches, mark_as_local, work_of
+from paceline.data.local_batches import (
+    AnyDivision,
+    divided,
+    is_local,
+    local_batches,
+    mark_as_local,
+    work_noted,
+    work_of,
+)
 from paceline.data.shared_generators import division_of_generator
 from paceline.data.stages import Whole
 from paceline.data.streams import one_ahead, read_as_asked_for
@@ -230,7 +238,7 @@ class _Distributor:
             is_local=is_own or is_sharded_by_script,
             steps_per_epoch=self._iterator.steps_per_epoch,
             of_arrays=isinstance(self._iterator.data_adapter, ArrayDataAdapter),
-            work=how_divided(dataset) if is_sharded_by_script else "" if division is None else work_of(division),
+            work=how_divided(dataset) if is_sharded_by_script else self._work_of(division),
             facts=() if source is None else source.facts,
         )
         if (model := self._iterator._predicting_model) is not None:
@@ -251,6 +259,11 @@ class _Distributor:
         if is_stream:
             return one_ahead(local)
         return local if is_own or is_sharded_by_script else self._with_early_epochs(dataset, local, log)
+
+    def _work_of(self, division: AnyDivision | None) -> str:
+        if division is not None:
+            return work_of(division)
+        return work_noted(self._iterator._given) if is_local(self._iterator._given) else ""
 
     def _batch_size_of(self, dataset: Any) -> int | None:
         first, *_ = tf.nest.flatten(dataset.element_spec)
