@@ -171,6 +171,7 @@ def _install_dealing(keras: ModuleType, compat: ModuleType) -> None:
     _replace(trainer, "predict_on_batch", trainer_seams.predicted_at_once)
     _replace(compat.trainer_module, "potentially_ragged_concat", dealt_functions.put_together)
     _replace(keras.callbacks.CallbackList, "on_predict_batch_end", trainer_seams.with_outputs)
+    _replace(keras.callbacks.CallbackList, "on_epoch_end", trainer_seams.with_nan_noticed)
     for name in ("on_train_batch_end", "on_test_batch_end"):
         _replace(keras.callbacks.CallbackList, name, trainer_seams.with_first_logs)
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):

@@ -37,6 +37,7 @@ from paceline.launcher.hosts.placement import Lineup, Station, generation_orders
 from paceline.launcher.job import JobDescription
 from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.text_stream import TextOutput
+from paceline.launcher.output.usual_lines import asks_for_all
 from paceline.launcher.output.worker_logs import WorkerLogs
 from paceline.launcher.output.worker_output import WorkerOutput
 from paceline.rendezvous.agent_messages import Begin
@@ -86,7 +87,8 @@ class Head:
         loop = asyncio.get_running_loop()
         with ExitStack() as lifetimes:
             logs = lifetimes.enter_context(WorkerLogs(self._job.options.log_dir, self._say))
-            screen = Screen(self._sink(sys.stdout), self._sink(self._words))
+            shows_all = asks_for_all(self._job.environment)
+            screen = Screen(self._sink(sys.stdout), self._sink(self._words), shows_all=shows_all)
             gathering = self._hosts = self._make_gathering(loop, self._say)
             self._subscribe(lifetimes, screen, logs, gathering)
             lifetimes.enter_context(interrupts(loop, self._interrupt))

@@ -122,6 +122,11 @@ def queue_of(coordinator: Any) -> Any:
     return coordinator._cluster.closure_queue
 
 
+def graph_function_of(closure: Any) -> Any:
+    """The concrete function of what `schedule` has put into the queue; None: it was given no `tf.function`."""
+    return getattr(closure, "_concrete_function", None)
+
+
 def is_loss_of_process(fault: BaseException) -> bool:
     """Whether the coordinator may handle what a function has raised: a worker or a server is lost."""
     return any(is_one(fault) for is_one in _losses_of_processes)
@@ -132,11 +137,12 @@ def is_loss_of_server(fault: BaseException) -> bool:
     return bool(cluster_coordinator._is_ps_failure(fault))
 
 
-def tells_of_loss(record: logging.LogRecord) -> bool:
-    """Whether the coordinator logs what the loss of a process has raised."""
-    is_its = record.module == cluster_coordinator.__name__.rpartition(".")[2]
+def fault_told_by(record: logging.LogRecord) -> BaseException | None:
+    """What has been raised, if the coordinator logs that; None: another record."""
+    if record.module != cluster_coordinator.__name__.rpartition(".")[2]:
+        return None
     told = record.args if isinstance(record.args, tuple) else ()
-    return is_its and any(isinstance(one, BaseException) and is_loss_of_process(one) for one in told)
+    return next((one for one in told if isinstance(one, BaseException)), None)
 
 
 def failures_of(coordinator: Any) -> Any:

@@ -17,6 +17,7 @@ from paceline.strategy.chief_of_servers import attend, await_followers, departur
 from paceline.strategy.multi_worker_mirrored import place_of
 from paceline.strategy.partitioning import SwitchedPartitioner
 from paceline.strategy.recovery import recover_workers
+from paceline.strategy.scheduled_functions import refuse_python
 from paceline.strategy.server_threads import refuse_too_few_threads
 from paceline.strategy.serving import serve
 
@@ -102,6 +103,8 @@ class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore
         self._max_staleness = max_staleness
         self._lazy_rows = bool(lazy_rows)
         recover_workers(self)
+        if cluster is not None:
+            refuse_python(tf.distribute.coordinator.ClusterCoordinator(self))
         named_strategies.append(type(self).__name__)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ParameterServerStrategy":

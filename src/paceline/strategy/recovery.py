@@ -37,14 +37,38 @@ _CONNECT_SECONDS = 60.0
 
 def recover_workers(strategy: Any) -> None:
     """From now on lost workers of a `ParameterServerStrategy` are connected again one by one."""
-    logging.getLogger("tensorflow").addFilter(_without_losses)
+    logging.getLogger("tensorflow").addFilter(_without_faults)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     compat.set_failure_handler(coordinator, WorkerRecovery(coordinator))
 
 
-def _without_losses(record: logging.LogRecord) -> bool:
-    """The coordinator logs what it then raises, several times over; who is lost is said in a line of Paceline's."""
-    return not compat.tells_of_loss(record)
+_faults: list[int] = []
+"""Of the scheduled functions that have failed, and of which nobody was told yet."""
+
+
+def _without_faults(record: logging.LogRecord) -> bool:
+    """The coordinator logs what it then raises, several times over, whole; `schedule` and `join` raise the first.
+
+    Of the others, their number is said. Who is lost is said in a line of Paceline's.
+    """
+    fault = compat.fault_told_by(record)
+    if fault is None:
+        return True
+    if record.levelno < logging.ERROR or compat.is_loss_of_process(fault):
+        return False
+    if id(fault) not in _faults:
+        _faults.append(id(fault))
+        return False
+    others = len(_faults) - 1  # now the first is raised
+    _faults.clear()
+    if others:
+        _LOGGER.warning(
+            "%d more scheduled function%s failed. The first failure is raised; `fetch` of what `schedule` returned "
+            "raises the others",
+            others,
+            "s have" if others > 1 else " has",
+        )
+    return False
 
 
 class WorkerRecovery:

@@ -225,6 +225,30 @@ def fault_of(call: Any) -> Any:
     return None
 
 
+def not_a_number() -> Any:
+    """In which epoch `TerminateOnNaN` ends a `fit` whose epochs have so many batches, the last without a number."""
+    stopped = []
+    for num_batches in (1, 3, 12):
+        x, y = data(8 * num_batches)
+        x[-1] = np.nan
+        model = model_of()
+        callbacks = [keras.callbacks.TerminateOnNaN()]
+        history = model.fit(x, y, batch_size=8, epochs=4, shuffle=False, verbose=0, callbacks=callbacks)
+        stopped.append([*history.epoch, bool(model.stop_training)])
+    return stopped
+
+
+def devices() -> Any:
+    """Where the weights of an embedding lie, as TensorFlow's tutorial asks; and of a dense layer."""
+    partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+    with strategy_of(num_servers=2, variable_partitioner=partitioner).scope():
+        table, dense = keras.layers.Embedding(8, 2), keras.layers.Dense(1)
+        table.build((None,))
+    with strategy_of(num_servers=2).scope():
+        dense.build((None, 3))
+    return [weight.device for weight in table.weights], dense.bias.device
+
+
 def refused() -> Any:
     """What wrong uses are told, by name."""
     x, y = data(32)

@@ -63,8 +63,33 @@ alone = keras.models.load_model(sys.argv[2])
 with strategy.scope():
     of_early = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
     of_early.compile("sgd", loss, metrics=[early])
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy) if paceline.is_chief() else None
+
+
+@tf.function
+def calling_python(one):
+    return tf.py_function(lambda one: one * 2, [one], tf.float32)
+
+
+@tf.function
+def failing(one):
+    tf.debugging.assert_less(one, 0.0, message="too large")
+
+
+def fault_of_scheduled(function, times):
+    try:
+        for _ in range(times):
+            coordinator.schedule(function, (tf.constant(1.0),))
+        coordinator.join()
+    except (ValueError, tf.errors.OpError) as fault:
+        return str(fault)
+    return ""
+
+
 told = {
     "refusal": alone_refusal,
+    "python": fault_of_scheduled(calling_python, 1) if paceline.is_chief() else "",
+    "failing": fault_of_scheduled(failing, 5) if paceline.is_chief() else "",
     "early metric": of_early.fit(early_data, verbose=0).history["early"],
     "early rows": sum(len(y) for _, y in read),
     "of early data": model.evaluate(early_data, verbose=0),

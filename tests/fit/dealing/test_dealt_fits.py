@@ -82,6 +82,19 @@ def test_what_no_worker_can_do_is_refused(worlds: Worlds) -> None:
 
 
 @pytest.mark.processes
+def test_a_loss_that_is_no_number_ends_fit_in_its_epoch(worlds: Worlds) -> None:
+    """At the end of a batch the chief has the loss of the steps that have ended, in a short epoch of none."""
+    assert worlds.with_servers.run(CASES, "not_a_number").same == [[0, True]] * 3
+
+
+@pytest.mark.processes
+def test_weights_say_on_which_server_they_lie(worlds: Worlds) -> None:
+    of_table, of_bias = worlds.with_servers.run(CASES, "devices").same
+    assert of_table == [f"/job:ps/replica:0/task:{server}/device:CPU:0" for server in (0, 1)]
+    assert of_bias.startswith("/job:ps/")
+
+
+@pytest.mark.processes
 def test_callbacks_run_once_for_an_execution_with_numbers_of_ended_steps(worlds: Worlds, tmp_path: Path) -> None:
     seen, history, saved = worlds.with_servers.run(CASES, "callbacks", str(tmp_path)).same
     assert [batch for batch, _, _ in seen] == [1, 3, 5, 7, 9, 11] * 2

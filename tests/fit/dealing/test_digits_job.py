@@ -28,6 +28,12 @@ def test_the_digits_are_learned_and_counted(tmp_path: Path) -> None:
     assert told["of early data"] == pytest.approx(told["evaluated"], abs=1e-5)
     assert (told["early rows"], told["predicted"]) == (500 - 64, 500)
     assert 0.0 <= told["early metric"][0] <= 1.0
+    assert "the scheduled function 'calling_python' calls Python" in told["python"]
+    assert told["python"].endswith("[python-in-step]")
+    # TensorFlow's coordinator printed each failure several times over, whole: 700 lines for five.
+    assert "assertion failed: [too large]" in told["failing"]
+    assert "processing closure" not in ended.output
+    assert "Start cancelling" not in ended.output
     lines = (tmp_path / "snapshots" / "evaluator" / "evaluations.jsonl").read_text().splitlines()
     last = json.loads(lines[-1])
     assert last["step"] == 80

@@ -175,9 +175,9 @@ def test_what_all_ranks_write_is_shown_once_as_often_as_one_rank_wrote_it():
         show(
             screen,
             rank,
-            "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
-            f"I0000 00:00:1795372633.06283{rank}    71{rank}7 cpu_feature_guard.cc:227] This TensorFlow binary is",
-            f"2026-11-22 18:36:43.12345{rank}: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.",
+            "WARNING: a line without a stamp",
+            f"I0000 00:00:1795372633.06283{rank}    71{rank}7 gpu_device.cc:227] Created device",
+            f"2026-11-22 18:36:43.12345{rank}: W tensorflow/core/util/port.cc:153] a warning",
             f"2026-11-22 18:36:4{rank},123 INFO loaded",
             "twice",
             "twice",
@@ -185,9 +185,9 @@ def test_what_all_ranks_write_is_shown_once_as_often_as_one_rank_wrote_it():
         )
     rows = stderr.text.splitlines()
     assert [row for row in rows if "mine" not in row] == [
-        "[1] WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
-        "[1] I0000 00:00:1795372633.062831    7117 cpu_feature_guard.cc:227] This TensorFlow binary is",
-        "[1] 2026-11-22 18:36:43.123451: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on.",
+        "[1] WARNING: a line without a stamp",
+        "[1] I0000 00:00:1795372633.062831    7117 gpu_device.cc:227] Created device",
+        "[1] 2026-11-22 18:36:43.123451: W tensorflow/core/util/port.cc:153] a warning",
         "[1] 2026-11-22 18:36:41,123 INFO loaded",
         "[1] twice",
         "[1] twice",

@@ -5,12 +5,10 @@ another process: there the step would fail, or silently return nothing.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from paceline.fit.compat import all_layers
-
-_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+from paceline.strategy.scheduled_functions import PYTHON_CALLS, operations_of
 
 
 def check_no_python(graph: Any, model: Any, what: str = "") -> None:
@@ -24,8 +22,8 @@ def check_no_python(graph: Any, model: Any, what: str = "") -> None:
     Raises:
         ValueError: a step calls Python; the layer is named.
     """
-    for name, types in _operations_of(graph):
-        if types in _CALLS:
+    for name, types in operations_of(graph):
+        if types in PYTHON_CALLS:
             layers = _layers_in(name, [layer.name for layer in all_layers(model)])
             if not what:
                 what = f"the layer {layers[-1]!r}" if layers else f"the step of {type(model).__name__} ({name})"
@@ -40,11 +38,3 @@ def _layers_in(name: str, layers: list[str]) -> list[str]:
     """The layers in whose scopes an operation is, innermost last; a scope may have a number behind the layer's name."""
     scopes = name.split("/")[:-1]
     return [layer for scope in scopes for layer in layers if re.fullmatch(rf"{re.escape(layer)}(_\d+)?", scope)]
-
-
-def _operations_of(graph: Any) -> Iterator[tuple[str, str]]:
-    """Name and type of all operations of a graph, also of the functions that it calls."""
-    definition = graph.as_graph_def(add_shapes=False)
-    yield from ((node.name, node.op) for node in definition.node)
-    for function in definition.library.function:
-        yield from ((node.name, node.op) for node in function.node_def)

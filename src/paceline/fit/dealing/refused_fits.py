@@ -26,7 +26,7 @@ def checked(keras_method: Function) -> Function:
         strategy = servers_strategy_of(self)
         if strategy is None:
             if name == "fit":
-                check_not_alone(self)
+                _check_not_alone(self)
             return keras_method(self, *args, **kwargs)
         arguments = signature.bind(self, *args, **kwargs)
         given = arguments.arguments
@@ -44,7 +44,7 @@ def checked(keras_method: Function) -> Function:
     return method
 
 
-def check_not_alone(model: Any) -> None:
+def _check_not_alone(model: Any) -> None:
     """A model without a strategy, in the chief of a cluster, would train on the chief.
 
     Raises:

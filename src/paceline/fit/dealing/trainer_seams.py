@@ -17,7 +17,7 @@ from paceline.fit.dealing.dealt_functions import (
     end_pass,
 )
 from paceline.fit.dealing.home_metrics import as_it_is
-from paceline.fit.dealing.refused_fits import check_made_after_strategy, check_not_alone
+from paceline.fit.dealing.refused_fits import check_made_after_strategy
 from paceline.fit.strategies import servers_strategy_of
 
 Function = Callable[..., Any]
@@ -87,12 +87,8 @@ def of_all_steps(keras_get_logs: Function) -> Function:
 def left_with_nothing_running(keras_method: Function) -> Function:
     """`fit`, `evaluate`, `predict` and their like on one batch: however it ends, no step is running afterwards."""
 
-    trains = keras_method.__name__ == "train_on_batch"
-
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if servers_strategy_of(self) is None:
-            if trains:
-                check_not_alone(self)
             return keras_method(self, *args, **kwargs)
         drain(self)  # a callback of a `fit` may evaluate
         try:
@@ -148,6 +144,23 @@ def with_first_logs(keras_hook: Function) -> Function:
         return keras_hook(self, batch, logs)
 
     return hook
+
+
+def with_nan_noticed(keras_hook: Function) -> Function:
+    """`CallbackList.on_epoch_end`: Keras's `TerminateOnNaN`, which looks at batches, sees the whole epoch.
+
+    At the end of a batch the chief knows the loss of the steps that have ended; of a short epoch, of none.
+    """
+
+    @functools.wraps(keras_hook)
+    def on_epoch_end(self: Any, epoch: int, logs: Any = None) -> Any:
+        for callback in self.callbacks:
+            is_one = isinstance(callback, keras.callbacks.TerminateOnNaN)
+            if is_one and servers_strategy_of(callback.model) is not None and not callback.model.stop_training:
+                callback.on_batch_end(callback.params["steps"] - 1 if callback.params.get("steps") else 0, logs)
+        return keras_hook(self, epoch, logs)
+
+    return on_epoch_end
 
 
 def drained_first(keras_save: Function) -> Function:

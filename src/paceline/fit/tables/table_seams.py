@@ -35,6 +35,8 @@ def install(replace: Replace, replace_in_graphs: Replace) -> None:
     replace(keras.Layer, "set_weights", sharded_weights.set_whole)
     replace_in_graphs(compat.numpy_module, "take", row_lookup.taken)
     keras.Variable.sparse_read = row_lookup.SparseRead()
+    if not hasattr(keras.Variable, "device"):
+        keras.Variable.device = property(_device_of)
     replace_in_graphs(tf.GradientTape, "gradient", table_gradients.taken)
     for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
         replace_in_graphs(optimizer, "apply", sharded_weights.built_first)
@@ -49,3 +51,14 @@ def install(replace: Replace, replace_in_graphs: Replace) -> None:
     replace_in_graphs(compat.TFOptimizer, "_distributed_tf_update_step", table_updates.updated)
     replace_in_graphs(compat.TFOptimizer, "_overwrite_model_variables_with_average_value", table_updates.overwritten)
     replace_in_graphs(compat.TFOptimizer, "_backend_increment_gradient_accumulators", table_updates.accumulated)
+
+
+def _device_of(variable: Any) -> str:
+    """Where a Keras variable lies, as TensorFlow's tutorial of parameter servers asks the weights of a layer.
+
+    Raises:
+        AttributeError: it has no value yet, or lies on several servers; each shard in `layer.weights` has one.
+    """
+    if variable._value is None or sharded_weights.is_divided(variable):
+        raise AttributeError(f"the variable {variable.path!r} has no device of its own")
+    return str(variable._value.device)

@@ -24,6 +24,7 @@ from paceline.launcher.job import JobDescription
 from paceline.launcher.other_hosts import Nodes
 from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.text_stream import TextOutput
+from paceline.launcher.output.usual_lines import asks_for_all
 from paceline.launcher.output.worker_logs import WorkerLogs
 from paceline.launcher.output.worker_output import OwnOutput
 from paceline.launcher.workers.address_check import Probe
@@ -56,7 +57,7 @@ class Node:
         self._nodes = nodes
         stdout, stderr = (TextOutput(stream, job.environment, self._show_life) for stream in (sys.stdout, sys.stderr))
         self._logs = WorkerLogs(job.options.log_dir, self._say)
-        self._screen = Screen(stdout, stderr)
+        self._screen = Screen(stdout, stderr, shows_all=asks_for_all(job.environment))
         self._link: Link | None = None
         self._agent: HostAgent | None = None
         self._dialling: asyncio.Task[Reached] | None = None

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from paceline.launcher.output.terminal_line import EMPTY_LINE, StyledLine
 from paceline.launcher.output.text_stream import TextOutput
+from paceline.launcher.output.usual_lines import UsualLines
 from paceline.rendezvous.agent_messages import Stream
 
 SAME_TIME_SECONDS = 60.0
@@ -122,9 +123,18 @@ class Screen:
         stdout: Where the workers' stdout goes.
         stderr: Where the workers' stderr and the launcher's own words go.
         names: See `name_ranks`.
+        shows_all: Whether `UsualLines` are shown, too.
     """
 
-    def __init__(self, stdout: TextOutput, stderr: TextOutput, names: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        stdout: TextOutput,
+        stderr: TextOutput,
+        names: Mapping[int, str] | None = None,
+        *,
+        shows_all: bool = False,
+    ) -> None:
+        self._usual = None if shows_all else UsualLines()
         self._sinks = {Stream.OUT: stdout, Stream.ERR: stderr}
         self._names: Mapping[int, str] = {}
         self._width = 1
@@ -155,6 +165,8 @@ class Screen:
             if rank == CHIEF and self._drawn is stream:
                 self._erase()  # one of the lines is the live one, finished
             sink = self._sinks[stream]
+            if self._usual is not None and stream is Stream.ERR:
+                lines = [line for line in lines if not self._usual.has(rank, line.plain)]
             new = [line for line in lines if self._foldings[stream].is_new(rank, line.plain, now)]
             self._write(sink, "".join(f"{self._prefixed(rank, line, sink)}\n" for line in new))
         if rank == CHIEF:
