@@ -9,6 +9,10 @@ import pytest
 
 import paceline
 from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.model_layers import layers_of
+from paceline.plan.profile import Layer, Profile
+from paceline.plan.schedules import schedule_named
+from paceline.plan.split import cuts_of_balance
 
 X, Y = np.ones((12, 4), np.float32), np.ones((12, 1), np.float32)
 
@@ -107,3 +111,15 @@ def test_options_that_do_not_go_together(options: dict[str, Any], said: str) -> 
 def test_batches_that_leave_fewer_rows_are_trained() -> None:
     """The last batch of an epoch may have fewer rows than micro-batches."""
     _fit(_dense, batch_size=5)  # the last one has two rows
+
+
+def test_asynchronous_stages_do_not_share_weights() -> None:
+    """They would compute with different versions of one weight; what a synchronous schedule cuts is refused by name."""
+    x = keras.Input((4,))
+    layer = keras.layers.Dense(4, name="twice")
+    model = keras.Model(x, layer(keras.layers.Dense(4, name="between")(layer(x))))
+    layers = layers_of(model)
+    profile = Profile(tuple(Layer(one.name, 0, 0, 0, one.reads) for one in layers.layers), layers.ties, layers.sharing)
+    assert cuts_of_balance(profile.under(schedule_named("1f1b")), [1, 2], 2) == (1, 3)
+    with pytest.raises(ConfigurationError, match=r"twice, twice .call 2. belong together.*asynchronous.*\[pipeline\]"):
+        cuts_of_balance(profile.under(schedule_named("pipedream")), [1, 2], 2)
