@@ -2,11 +2,17 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
 from paceline.plan.costs import ChunkCost
+from paceline.plan.schedules import Schedule
+
+WHY_TIED = (
+    "They share variables that layers assign themselves, such as moving averages or the state of a seed, or weights "
+    "under an asynchronous schedule, whose stages have different versions of weights."
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,8 @@ class Profile:
 
     Args:
         layers: At least one.
-        ties: Groups of positions of layers that share weights, or must be in one chunk for another reason.
+        ties: Groups of positions of layers that must be in one chunk, whatever the schedule.
+        sharing: Groups of positions of layers that share weights: in one chunk under asynchronous schedules.
         call_seconds: What F and B of a chunk take besides its layers, however few it has: a call each.
 
     Raises:
@@ -55,6 +62,7 @@ class Profile:
 
     layers: tuple[Layer, ...]
     ties: tuple[tuple[int, ...], ...] = ()
+    sharing: tuple[tuple[int, ...], ...] = ()
     call_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -62,12 +70,23 @@ class Profile:
         late = [
             layer.name for at, layer in enumerate(self.layers) if any(read not in range(at) for read in layer.reads)
         ]
-        lost = [tie for tie in self.ties if not tie or any(at not in positions for at in tie)]
+        lost = [tie for tie in (*self.ties, *self.sharing) if not tie or any(at not in positions for at in tie)]
         if not self.layers or late or lost or len({layer.name for layer in self.layers}) < len(self.layers):
             raise ValueError(
                 f"received {len(self.layers)} layers, of which {late} read from no earlier layer, and the ties {lost} "
                 "of no layers; expected at least one layer, each with its own name and after those it reads. [argument]"
             )
+
+    def under(self, schedule: Schedule | None) -> "Profile":
+        """The profile for a schedule, with all of its ties; None: for a synchronous one."""
+        if schedule is None or schedule.is_synchronous or not self.sharing:
+            return self
+        return replace(self, ties=(*self.ties, *self.sharing), sharing=())
+
+    @property
+    def told_ties(self) -> str:
+        """The names of the layers that are tied."""
+        return "; ".join(", ".join(self.layers[at].name for at in tie) for tie in self.ties)
 
     @cached_property
     def cuts(self) -> tuple[int, ...]:

@@ -10,6 +10,10 @@ import tensorflow as tf
 
 import paceline
 from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.model_layers import layers_of
+from paceline.plan.profile import Layer, Profile
+from paceline.plan.schedules import schedule_named
+from paceline.plan.split import cuts_of_balance
 
 X, Y = np.ones((12, 4), np.float32), np.ones((12, 1), np.float32)
 
@@ -158,3 +162,15 @@ def test_states_that_micro_batches_compute_as_one_process_are_kept() -> None:
     """What follows from no row is the same in each micro-batch; with one micro-batch, all is that of one process."""
     assert _fit(lambda: _keeping(of_rows=False)).get_layer("keeps").kept.numpy() == 1.5
     assert _fit(_keeping, micro_batches=1).get_layer("keeps").kept.numpy() == 36.0
+
+
+def test_asynchronous_stages_do_not_share_weights() -> None:
+    """They would compute with different versions of one weight; what a synchronous schedule cuts is refused by name."""
+    x = keras.Input((4,))
+    layer = keras.layers.Dense(4, name="twice")
+    model = keras.Model(x, layer(keras.layers.Dense(4, name="between")(layer(x))))
+    layers = layers_of(model)
+    profile = Profile(tuple(Layer(one.name, 0, 0, 0, one.reads) for one in layers.layers), layers.ties, layers.sharing)
+    assert cuts_of_balance(profile.under(schedule_named("1f1b")), [1, 2], 2) == (1, 3)
+    with pytest.raises(ConfigurationError, match=r"twice, twice .call 2. belong together.*asynchronous.*\[pipeline\]"):
+        cuts_of_balance(profile.under(schedule_named("pipedream")), [1, 2], 2)
