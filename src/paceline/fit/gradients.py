@@ -48,24 +48,27 @@ def built(keras_build: Function) -> Function:
     """
 
     def build(self: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy = tf.distribute.get_strategy()
-        if isinstance(strategy, SynchronousStrategy) and hasattr(self, "_distribution_strategy"):
-            self._distribution_strategy = strategy
+        _take_strategy_of_scope(self)
         return keras_build(self, *args, **kwargs)
 
     return build
+
+
+def _take_strategy_of_scope(optimizer: Any) -> None:
+    strategy = tf.distribute.get_strategy()
+    if isinstance(strategy, SynchronousStrategy) and hasattr(optimizer, "_distribution_strategy"):
+        optimizer._distribution_strategy = strategy
 
 
 def applied(keras_apply: Function) -> Function:
     """Keras's `optimizer.apply` on gradients that have been summed over ranks."""
 
     def apply(self: Any, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> Any:
+        _take_strategy_of_scope(self)  # one that was built in no scope, as by `load_model`; also of a single replica
         replica = current_replica()
         if replica is None:
             refuse_lonely_step()
             return keras_apply(self, grads, trainable_variables)
-        if hasattr(self, "_distribution_strategy"):
-            self._distribution_strategy = replica.strategy  # of one that was built in no scope, as `load_model` does
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
         if replica.rows.is_here and not replica.rows.in_keras_step:
