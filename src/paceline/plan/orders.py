@@ -8,7 +8,6 @@ Leaving out a micro-batch leaves an order that is right for the others. `interle
 are for certain numbers of micro-batches only, so they are drawn for more, and what is too much is left out.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 from paceline.plan.actions import Operation
@@ -98,36 +97,40 @@ def zero_bubble_vee(stages: int, micro_batches: int) -> list[Order]:
     2 * `stages` chunks of micro-batches are stashed, each half as large as a stage's.
     """
     full = max(micro_batches, 2 * stages - 1)
-    return _only([_vee_stage(stage, stages, full) for stage in range(stages)], micro_batches)
+    return [_vee_stage(stage, stages, micro_batches, full) for stage in range(stages)]
 
 
-def _vee_stage(stage: int, stages: int, micro_batches: int) -> Order:
+def _vee_stage(stage: int, stages: int, micro_batches: int, full: int) -> Order:
+    """Drawn for `full` micro-batches, of which only `micro_batches` are in the order."""
     there, back = stage, 2 * stages - 1 - stage
-    done: Counter[tuple[Operation, int]] = Counter()
+    turns = [(operation, chunk) for chunk in (there, back) for operation in (F, B, W)]
+    forward, inputs, weights, forward_back, inputs_back, weights_back = range(len(turns))
+    done = [0] * len(turns)
     order: Order = []
 
-    def take(*operations: tuple[Operation, int]) -> None:
-        for operation, chunk in operations:
-            order.append((operation, chunk, done[operation, chunk]))
-            done[operation, chunk] += 1
+    def take(*some: int) -> None:
+        for turn in some:
+            number = done[turn]
+            done[turn] = number + 1
+            if number < micro_batches:
+                order.append((*turns[turn], number))
 
     for _ in range(2 * (stages - stage) - 1):  # until the first micro-batch is back
-        take((F, there))
+        take(forward)
     for _ in range(stage):
-        take((F, back), (F, there))
+        take(forward_back, forward)
     for _ in range(stages - stage):
-        take((F, back), (B, back), (W, back))
-    while done[F, back] < micro_batches:  # the steady state: six operations, no gap
-        if done[F, there] < micro_batches:
-            take((F, there))
-        take((B, there), (W, there), (F, back), (B, back), (W, back))
+        take(forward_back, inputs_back, weights_back)
+    while done[forward_back] < full:  # the steady state: six operations, no gap
+        if done[forward] < full:
+            take(forward)
+        take(inputs, weights, forward_back, inputs_back, weights_back)
     for _ in range(stage):  # gradients first, for the stages that wait for them; weights fill the rest
-        take((B, there), (B, back))
+        take(inputs, inputs_back)
     for _ in range(stages - stage):
-        take((B, there), (W, there))
-    for chunk in (back, there):
-        while done[W, chunk] < micro_batches:
-            take((W, chunk))
+        take(inputs, weights)
+    for turn in (weights_back, weights):
+        take(*[turn] * (full - done[turn]))
     return order
 
 

@@ -10,10 +10,9 @@ fastest split; with bytes, the smallest limit of memory that any split keeps.
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 from paceline.errors import ConfigurationError
 from paceline.plan.byte_text import byte_text
@@ -32,8 +31,9 @@ def least_greatest(
     """The split whose greatest value is least; of several equal ones, always the same.
 
     Of a chunk that begins at `first`, the value grows with its end, and of the ends that are worth a look, those that
-    lie further leave less behind them. So the best end is where the two cross, which a binary search finds: chunks x
-    cuts x (numbers of workers left to share out) x (numbers of replicas) x log(cuts) calls of `value` at most.
+    lie further leave less behind them. So the best end is where the two cross. The place where they crossed for the
+    chunk that begins one cut later is near: a search from there asks for few values, and for twice the logarithm of
+    all at most. Looked at are chunks x places where they can begin x (numbers of workers left) x (numbers of replicas).
 
     Args:
         cuts: Where a chunk may end, ascending; the last one is the number of layers.
@@ -45,38 +45,52 @@ def least_greatest(
     Returns:
         The greatest value and the split; None: there is no split without an infinite value.
     """
+    fewest = min(replicas)
     # By number of workers, then by first layer, ascending: the best split of that layer and those behind it.
-    behind: dict[int, list[_Rest]] = {0: [(cuts[-1], -math.inf, Split((), ()))]}
+    behind: dict[int, list[_Rest]] = {0: [(cuts[-1], -math.inf, None)]}
     for chunk in reversed(range(num_chunks)):
         here: dict[int, list[_Rest]] = {}
         ends: dict[int, list[_Rest]] = {taken: [] for taken in behind}
-        # The chunks before need a place each.
-        for first in reversed(cuts[chunk - 1 : -1]) if chunk else (0,):
+        crossings: dict[tuple[int, int], int] = {}
+        # The chunks before need a place each, and so do this one and those behind.
+        for first in reversed(cuts[chunk - 1 : len(cuts) - num_chunks + chunk]) if chunk else (0,):
             found: dict[int, _Rest] = {}
             for taken, rests in behind.items():
-                _take_ends(first, rests, ends[taken])
+                some = ends[taken]
+                _take_ends(first, rests, some)
                 for number in replicas:
                     together = taken + number
-                    if together + chunk * min(replicas) > workers:
+                    if together + chunk * fewest > workers or not some:
                         continue
-                    one = _best_end(ends[taken], partial(_value_of, value, chunk, first, number))
-                    if one and (together not in found or one[0] < found[together][1]):
-                        greatest, (last, _, split) = one
-                        cut = Split((last, *split.cuts), (number, *split.replicas))
-                        found[together] = first, greatest, cut
-            for together, rest in found.items():
-                here.setdefault(together, []).append(rest)
+                    crossing = _crossing(some, value, chunk, first, number, crossings.get((taken, number), 0))
+                    crossings[taken, number] = crossing
+                    greatest, last, rest = math.inf, 0, None
+                    for end in some[max(0, crossing - 1) : crossing + 1]:
+                        if (one := max(value(chunk, first, end[0], number), end[1])) < greatest:
+                            greatest, last, rest = one, end[0], end[2]
+                    if greatest < math.inf and (together not in found or greatest < found[together][1]):
+                        found[together] = first, greatest, (last, number, rest)
+            for together, rest_here in found.items():
+                here.setdefault(together, []).append(rest_here)
         behind = {together: rests[::-1] for together, rests in here.items()}
     whole = behind.get(workers)
-    return whole[0][1:] if whole else None
+    return (whole[0][1], _split(whole[0][2])) if whole else None
 
 
-_Rest = tuple[int, float, Split]
+_Chain = tuple[int, int, "_Chain"] | None
+"""A chunk's end, its replicas, and the chunks behind it: what several splits have in common is there once."""
+
+_Rest = tuple[int, float, _Chain]
 """First layer, greatest value, split of the layers from there on."""
 
 
-def _value_of(value: Value, chunk: int, first: int, number: int, last: int) -> float:
-    return value(chunk, first, last, number)
+def _split(chain: _Chain) -> Split:
+    cuts, replicas = list[int](), list[int]()
+    while chain:
+        last, number, chain = chain
+        cuts.append(last)
+        replicas.append(number)
+    return Split(tuple(cuts), tuple(replicas))
 
 
 def _take_ends(first: int, rests: list[_Rest], ends: list[_Rest]) -> None:
@@ -90,13 +104,22 @@ def _take_ends(first: int, rests: list[_Rest], ends: list[_Rest]) -> None:
         ends.append(rest)
 
 
-def _best_end(ends: list[_Rest], value: Callable[[int], float]) -> tuple[float, _Rest] | None:
-    """The best of `ends` (see `_take_ends`), with the greater one of its value and what it leaves."""
-    # From the furthest to the nearest the value falls, and what is left grows.
-    crossing = bisect_left(range(len(ends)), True, key=lambda at: value(ends[at][0]) <= ends[at][1])
-    around = [(max(value(end[0]), end[1]), end) for end in ends[max(0, crossing - 1) : crossing + 1]]
-    best = min(around, key=lambda one: one[0], default=None)
-    return best if best and best[0] < math.inf else None
+def _crossing(ends: list[_Rest], value: Value, chunk: int, first: int, number: int, near: int) -> int:
+    """Which of `ends` (see `_take_ends`) is the furthest whose value is not greater than what it leaves, looked for
+    from `near` on in steps that double; their number: none. From the furthest to the nearest the value falls, and what
+    is left grows; so what is found does not depend on `near`.
+    """
+    low, high, at, step = 0, len(ends), min(near, len(ends) - 1), 1
+    while low < high:
+        end = ends[at]
+        if value(chunk, first, end[0], number) <= end[1]:
+            high, at = at, at - step
+        else:
+            low, at = at + 1, at + step
+        step *= 2
+        if not low <= at < high:
+            at = (low + high) // 2
+    return low
 
 
 @dataclass(frozen=True)
@@ -136,10 +159,10 @@ class Demand:
         limit = self.memory_limit_bytes
         if limit < math.inf and self.num_bytes(chunk, first, last, replicas) * self.chunks_per_stage > limit:
             return math.inf
-        known = self._known_seconds
-        if (first, last, replicas) not in known:
-            known[first, last, replicas] = self._seconds(first, last, replicas)
-        return known[first, last, replicas]
+        key = first, last, replicas
+        if (found := self._known_seconds.get(key)) is None:
+            found = self._known_seconds[key] = self._seconds(first, last, replicas)
+        return found
 
     @cached_property
     def _known_seconds(self) -> dict[tuple[int, int, int], float]:

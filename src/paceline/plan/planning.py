@@ -71,32 +71,45 @@ def _recomputing(computations: Iterator[Compute]) -> Iterator[Compute]:
 
 def _acting(computations: Iterator[Compute], shape: Shape, stage: int, micro_batches: int) -> Iterator[Action]:
     to_come = Counter[int]()
-    whole_batch = micro_batches * len(shape.chunks_of(stage))
+    own = shape.chunks_of(stage)
+    whole_batch = micro_batches * len(own)
+    forward_ways = {chunk: _ways(shape, chunk, is_gradient=False) for chunk in own}
+    gradient_ways = {chunk: _ways(shape, chunk, is_gradient=True) for chunk in own}
     for one in computations:
-        received, sent = _messages(one, shape)
-        for message, peer in received:
-            if peer != stage:
-                yield Receive(message, peer, shape.tag(message.source, message.target, message.is_gradient))
+        operation, number = one.operation, one.micro_batch
+        received: list[_Way] = []
+        sent: list[_Way] = []
+        if operation is Operation.FORWARD:
+            received, sent = forward_ways[one.chunk]
+        elif operation.gives_input_gradients:
+            received, sent = gradient_ways[one.chunk]
+        for source, target, is_gradient, peer, tag in received:
+            yield Receive(Message(source, target, number, is_gradient), peer, tag)
         yield one
-        for message, peer in sent:
-            if peer != stage:
-                yield Send(message, peer, shape.tag(message.source, message.target, message.is_gradient))
-        if one.operation.gives_weight_gradients:
-            batch = one.micro_batch // micro_batches
+        for source, target, is_gradient, peer, tag in sent:
+            yield Send(Message(source, target, number, is_gradient), peer, tag)
+        if operation.gives_weight_gradients:
+            batch = number // micro_batches
             to_come[batch] += 1
             if to_come[batch] == whole_batch:
                 yield Update(batch + 1)
 
 
-def _messages(one: Compute, shape: Shape) -> tuple[list[tuple[Message, int]], list[tuple[Message, int]]]:
-    """What a computation reads, and what it makes, each with the stage at the other end."""
-    sources = [(source, one.chunk, shape.stage_of[source]) for source in shape.sources_of(one.chunk)]
-    targets = [(one.chunk, target, shape.stage_of[target]) for target in shape.targets_of(one.chunk)]
-    is_gradient = one.operation.gives_input_gradients
-    before, after = [
-        [(Message(source, target, one.micro_batch, is_gradient), stage) for source, target, stage in edges]
-        for edges in (sources, targets)
-    ]
-    if one.operation is Operation.FORWARD:
-        return before, after
-    return (after, before) if is_gradient else ([], [])
+_Way = tuple[int, int, bool, int, int]
+"""Source, target, whether gradients go there, the stage at the other end, and the tag."""
+
+
+def _ways(shape: Shape, chunk: int, *, is_gradient: bool) -> tuple[list[_Way], list[_Way]]:
+    """The ways over which other stages send what a computation of `chunk` reads, and get what it makes."""
+
+    def ways(edges: list[tuple[int, int]], others: list[int]) -> list[_Way]:
+        return [
+            (*edge, is_gradient, shape.stage_of[other], shape.tag(*edge, is_gradient))
+            for edge, other in zip(edges, others, strict=True)
+            if shape.stage_of[other] != shape.stage_of[chunk]
+        ]
+
+    sources, targets = shape.sources_of(chunk), shape.targets_of(chunk)
+    before = ways([(source, chunk) for source in sources], sources)
+    after = ways([(chunk, target) for target in targets], targets)
+    return (after, before) if is_gradient else (before, after)

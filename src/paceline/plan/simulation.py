@@ -5,7 +5,7 @@ go over it one after the other. The same walk, with senders that do wait, tells 
 deadlock.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from paceline.plan.actions import Action, Compute, Plan, Receive, Send, Update
@@ -77,6 +77,10 @@ def deadlocks(plan: Plan, *, is_rendezvous: bool = False) -> list[str]:
     return _Walk(plan, equal_costs(plan.shape.num_chunks), is_rendezvous).run()
 
 
+_Tagged = tuple[int, int, int]
+"""Sender, receiver, tag."""
+
+
 class _Walk:
     """Moves every stage as far as it gets, until none moves. When something arrives depends on the order of the lists
     only, so the order of the moves does not matter.
@@ -88,8 +92,8 @@ class _Walk:
         self._positions = [0 for _ in stages]
         self._clocks = [0.0 for _ in stages]
         self._links: dict[tuple[int, int], float] = {}
-        self._arrivals: dict[tuple[int, int, int], list[float]] = {}  # by sender, receiver, tag
-        self._received: dict[tuple[int, int, int], int] = {}
+        self._arrivals: defaultdict[_Tagged, deque[float]] = defaultdict(deque)  # what has been sent and not received
+        self._waits: list[_Tagged | None] = [None for _ in stages]
         self._to_move: deque[int] = deque()
         self.spans: list[list[Span]] = [[] for _ in stages]
 
@@ -107,52 +111,62 @@ class _Walk:
         return actions[position] if position < len(actions) else None
 
     def _advance(self, stage: int) -> None:
-        while (action := self._next(stage)) is not None and self._do(stage, action):
-            self._positions[stage] += 1
-        if self._is_rendezvous and isinstance(action, Receive):
-            self._wake(action.peer)  # it may wait until this stage is at the message
-
-    def _wake(self, stage: int) -> None:
-        if 0 <= stage < len(self._positions):
-            self._to_move.append(stage)
+        actions = self._plan.actions[stage]
+        for position in range(self._positions[stage], len(actions)):
+            self._positions[stage] = position
+            if not self._do(stage, actions[position]):
+                return
+        self._positions[stage] = len(actions)
 
     def _do(self, stage: int, action: Action) -> bool:
         """Whether `action` could be done."""
-        match action:
-            case Compute():
-                self._spend(stage, action, self._costs.chunks[action.chunk].seconds(action.operation))
-            case Update():
-                chunks = self._plan.shape.chunks_of(stage)
-                self._spend(stage, action, sum(self._costs.chunks[chunk].update_seconds for chunk in chunks))
-            case Send(_, peer, tag):
-                if self._is_rendezvous and not self._is_awaited((stage, peer, tag)):
-                    return False
-                self._post(stage, action)
-                self._wake(peer)
-            case Receive(_, peer, tag):
-                way = peer, stage, tag
-                arrivals, index = self._arrivals.get(way, []), self._received.get(way, 0)
-                if index == len(arrivals):
-                    return False
-                self._received[way] = index + 1
-                self._clocks[stage] = max(self._clocks[stage], arrivals[index])
+        if isinstance(action, Compute):
+            self._spend(stage, action, self._costs.chunks[action.chunk].seconds(action.operation))
+        elif isinstance(action, Send):
+            return self._send(stage, action)
+        elif isinstance(action, Receive):
+            return self._receive(stage, action)
+        else:
+            chunks = self._plan.shape.chunks_of(stage)
+            self._spend(stage, action, sum(self._costs.chunks[chunk].update_seconds for chunk in chunks))
         return True
 
-    def _is_awaited(self, way: tuple[int, int, int]) -> bool:
+    def _send(self, stage: int, action: Send) -> bool:
+        way = stage, action.peer, action.tag
+        if self._is_rendezvous and not self._is_awaited(way):
+            return False
+        self._arrivals[way].append(self._arrival(stage, action))
+        if 0 <= action.peer < len(self._waits) and self._waits[action.peer] == way:
+            self._waits[action.peer] = None
+            self._to_move.append(action.peer)
+        return True
+
+    def _receive(self, stage: int, action: Receive) -> bool:
+        way = action.peer, stage, action.tag
+        if arrivals := self._arrivals[way]:
+            self._clocks[stage] = max(self._clocks[stage], arrivals.popleft())
+            return True
+        self._waits[stage] = way
+        if self._is_rendezvous and 0 <= action.peer < len(self._waits):
+            self._to_move.append(action.peer)  # it may wait until this stage is at the message
+        return False
+
+    def _is_awaited(self, way: _Tagged) -> bool:
         """Whether the receiver waits for the next message of this sender and tag."""
         sender, receiver, tag = way
         expected = self._next(receiver) if 0 <= receiver < len(self._positions) else None
         is_there = isinstance(expected, Receive) and (expected.peer, expected.tag) == (sender, tag)
-        return is_there and self._received.get(way, 0) == len(self._arrivals.get(way, []))
+        return is_there and not self._arrivals[way]
 
     def _spend(self, stage: int, action: Compute | Update, seconds: float) -> None:
         begin = self._clocks[stage]
         self._clocks[stage] = begin + seconds
         self.spans[stage].append((action, begin, begin + seconds))
 
-    def _post(self, stage: int, action: Send) -> None:
+    def _arrival(self, stage: int, action: Send) -> float:
+        """When a message that `stage` sends now is there."""
         message, link = action.message, self._costs.link
         num_bytes = self._costs.edge_bytes.get((message.source, message.target), 0)
         begin = max(self._clocks[stage], self._links.get((stage, action.peer), 0.0))
         self._links[stage, action.peer] = begin + num_bytes / link.bytes_per_second
-        self._arrivals.setdefault((stage, action.peer, action.tag), []).append(begin + link.seconds(num_bytes))
+        return begin + link.seconds(num_bytes)
