@@ -3,12 +3,17 @@
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
+from paceline.cli import plan_verb
 from paceline.cli.verbs import app
+from paceline.plan.profile import Layer, Profile
+from paceline.plan.schedules import Schedule
 
 LIMIT_SECONDS = 240
 
@@ -113,3 +118,26 @@ def test_what_is_refused_before_anything_is_measured(
     result = plan(*words)
     assert result.exit_code == exit_code, result.output
     assert message in result.output
+
+
+def test_a_schedule_that_takes_long_is_told_while_it_is_planned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, echo = threading.Event(), typer.echo
+
+    class SlowProfile(Profile):
+        def under(self, schedule: Schedule | None) -> Profile:
+            """Before the split and all that follows; ends only after the line."""
+            assert told.wait(LIMIT_SECONDS)
+            return super().under(schedule)
+
+    def heard_echo(message: str = "", *, err: bool = False) -> None:
+        echo(message, err=err)
+        if err:
+            told.set()
+
+    layers = tuple(Layer(f"layer{at}", 1, 1, 1, (at - 1,) if at else ()) for at in range(4))
+    monkeypatch.setattr(plan_verb, "_measured", lambda *_: SlowProfile(layers))
+    monkeypatch.setattr(plan_verb, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(typer, "echo", heard_echo)
+    result = plan(f"{model}:build_model", *NUMBERS, "--schedule", "1f1b")
+    assert result.exit_code == 0, result.output
+    assert "paceline: plans 1f1b (1 of 1 schedules); many stages and layers take long" in result.stderr

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from itertools import combinations, product
+from itertools import accumulate, combinations, product
 
 import pytest
 from drawn_plans import profiles, schedules
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paceline.errors import ConfigurationError
 from paceline.plan.costs import Link
 from paceline.plan.memory import peak_of
-from paceline.plan.partition import Demand, best_replicated_split, best_split
+from paceline.plan.partition import Demand, best_replicated_split, best_split, least_greatest
 from paceline.plan.planning import make_plan
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.schedules import schedule_named
@@ -100,6 +100,25 @@ def test_no_other_numbers_of_stages_and_replicas_are_better(
 
 def _layers(*seconds: float, **sizes: int) -> tuple[Layer, ...]:
     return tuple(Layer(f"layer{at}", one, one, one, (at - 1,) if at else (), **sizes) for at, one in enumerate(seconds))
+
+
+def test_a_split_asks_for_few_values() -> None:
+    """Hundreds of stages: a few values for each place where a chunk can begin, not a search through all its ends."""
+    num_layers, chunks = 400, 20
+    sums = list(accumulate((1 + at * at * 0.618 % 1 for at in range(num_layers)), initial=0.0))
+    asked = 0
+
+    def value(chunk: int, first: int, last: int, replicas: int) -> float:
+        nonlocal asked
+        del chunk, replicas
+        asked += 1
+        return sums[last] - sums[first]
+
+    found = least_greatest(range(1, num_layers + 1), chunks, chunks, (1,), value)
+    assert found
+    assert found[0] == max(sums[one.stop] - sums[one.start] for one in found[1].chunks)
+    places = chunks * (num_layers - chunks + 1)
+    assert asked < 5 * places
 
 
 def test_replicas_go_to_the_layers_that_can_be_divided() -> None:

@@ -5,6 +5,7 @@ Loads neither TensorFlow nor NumPy.
 """
 
 import functools
+import gc
 import json
 import math
 import os
@@ -115,7 +116,11 @@ def plan(
         )
     profile = _measured(model, -(-batch // micro_batches), stages * replicas)
     pipeline = Pipeline(profile, stages, micro_batches, replicas, link, limit, recompute)
-    comparison = compare(pipeline, _telling(chosen))
+    gc.disable()  # a plan has up to millions of actions: looking for cycles takes a quarter of the time
+    try:
+        comparison = compare(pipeline, _telling(chosen))
+    finally:
+        gc.enable()
     if as_json:
         from paceline.cli.plan_document import document
 
