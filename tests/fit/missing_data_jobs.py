@@ -55,7 +55,7 @@ def error_of(call: Callable[[], Any]) -> str:
 
 @case
 def a_missing_item(method: str, kind: str) -> str:
-    items = (DrawingTable if kind == "drawing" else Table)(workers=2)
+    items = (DrawingTable if kind == "drawing" else Table)(workers=1 if kind == "one worker" else 2)
     return error_of(lambda: getattr(model_of(), method)(items, verbose=0))
 
 
