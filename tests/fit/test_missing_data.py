@@ -30,3 +30,12 @@ def test_data_without_a_batch_are_told_of(worlds: Worlds) -> None:
     for told in worlds.of(2).run(SCRIPT, "no_batch").told:
         assert len(told) == 3
         assert all(text.endswith("[no-data]") for text in told)
+
+
+@pytest.mark.parametrize(("method", "steps"), [("fit", 2), ("evaluate", 0)])
+def test_data_that_end_within_the_first_execution_on_some_ranks_are_not_no_data(
+    worlds: Worlds, method: str, steps: int
+) -> None:
+    """An execution of several steps that some rank's data cut short on all ranks was taken for one without a step."""
+    for told in worlds.of(2).run(SCRIPT, "ends_within_the_first_execution", method, limit_seconds=60.0).told:
+        assert told == [steps, []]
