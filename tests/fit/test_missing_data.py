@@ -11,11 +11,14 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist
 SCRIPT = Path(__file__).parent / "missing_data_jobs.py"
 
 
-@pytest.mark.parametrize(("method", "kind"), [("fit", "plain"), ("fit", "drawing"), ("evaluate", "plain")])
+@pytest.mark.parametrize(
+    ("method", "kind"), [("fit", "plain"), ("fit", "drawing"), ("evaluate", "plain"), ("evaluate", "one worker")]
+)
 def test_an_item_that_is_none_is_named_on_all_ranks(worlds: Worlds, method: str, kind: str) -> None:
     """Keras's enqueuer passed over the item, so the rank that makes it had one less, and the others waited for ever.
 
-    Of items that draw random numbers one rank makes all, with Keras's own enqueuer.
+    Of items that draw random numbers one rank makes all, with Keras's own enqueuer. With one worker, Keras did not say
+    which item it was.
     """
     for told in worlds.of(2).run(SCRIPT, "a_missing_item", method, kind, limit_seconds=60.0).told:
         assert "item 5 of the PyDataset is None" in told
@@ -27,3 +30,12 @@ def test_data_without_a_batch_are_told_of(worlds: Worlds) -> None:
     for told in worlds.of(2).run(SCRIPT, "no_batch").told:
         assert len(told) == 3
         assert all(text.endswith("[no-data]") for text in told)
+
+
+@pytest.mark.parametrize(("method", "steps"), [("fit", 2), ("evaluate", 0)])
+def test_data_that_end_within_the_first_execution_on_some_ranks_are_not_no_data(
+    worlds: Worlds, method: str, steps: int
+) -> None:
+    """An execution of several steps that some rank's data cut short on all ranks was taken for one without a step."""
+    for told in worlds.of(2).run(SCRIPT, "ends_within_the_first_execution", method, limit_seconds=60.0).told:
+        assert told == [steps, []]

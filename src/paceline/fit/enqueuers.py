@@ -86,7 +86,7 @@ class EnqueuerOfSome:
 
 
 class PresentItems:
-    """The items of a source, as an enqueuer asks for them, maybe in another process: none may be missing.
+    """The items of a source, as Keras asks for them, maybe an enqueuer in another process: none may be missing.
 
     Keras's enqueuer passes over an item that is None, and whoever counts items then waits for one for ever. Of endless
     items nobody counts.
@@ -128,6 +128,13 @@ def refuse_missing_items(adapter: Any) -> None:
     """From now on an item that is None is an error where the enqueuer of a `PyDataset` makes the item."""
     if getattr(adapter, "enqueuer", None) is not None:
         adapter.enqueuer.py_dataset = PresentItems(adapter.py_dataset)
+
+
+def items_in_order(adapter: Any) -> Iterator[Any]:
+    """Stands in for Keras's `PyDatasetAdapter._finite_generator`: names an item that is None."""
+    items = PresentItems(adapter.py_dataset)
+    for index in draw_order(adapter):
+        yield adapter._standardize_batch(items[index])
 
 
 def draw_order(adapter: Any) -> list[int]:

@@ -1,6 +1,7 @@
 """Distributes a dataset over the ranks, and checks in each epoch that all ranks read the same data."""
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
 from types import GeneratorType
@@ -41,6 +42,7 @@ from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.unbatched import check_batched
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.compat import ParameterServerStrategyV2
+from paceline.strategy.replica_context import CutShort
 
 _NO_DATA = (
     "the data ended before the first step: there was no batch, so nothing was computed. Usual causes: a filter that "
@@ -139,6 +141,8 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
 
 def _told_of_no_data(iterator: Any) -> bool:
     if iterator.num_taken > iterator.steps_per_execution:  # those of the step that has found none
+        return False
+    if isinstance(sys.exc_info()[1], CutShort):  # what Keras is handling
         return False
     if iterator._predicting_model is not None:
         raise ValueError(_NO_DATA)  # Keras would fail without its first batch

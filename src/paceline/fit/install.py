@@ -48,6 +48,7 @@ def _install(keras: ModuleType) -> None:
         building,
         compat,
         early_epochs,
+        enqueuers,
         epochs,
         gradients,
         losses,
@@ -142,6 +143,7 @@ def _install(keras: ModuleType) -> None:
         _replace(keras.callbacks.CallbackList, hook, resumable_fit.after_hook(hook))
     _replace(trainer, "_get_metrics_result_or_logs", resumable_fit.with_restored_logs)
     _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.gathered)
+    compat.PyDatasetAdapter._finite_generator = enqueuers.items_in_order
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
         compat.trainer_module.TFEpochIterator, resumable_fit.follow
     )

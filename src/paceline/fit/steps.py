@@ -24,7 +24,7 @@ from paceline.fit.replica import current_replica, taking_place
 from paceline.fit.shares import as_tensor, is_share, share_of
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy import compat
-from paceline.strategy.replica_context import OutOfData, PacelineReplicaContext, no_more_rows
+from paceline.strategy.replica_context import CutShort, OutOfData, PacelineReplicaContext, no_more_rows
 from paceline.strategy.row_errors import FAULTS_OF_SHAPES, raise_if_rows_explain, specs_of
 
 Function = Callable[..., Any]
@@ -64,12 +64,13 @@ def taken_together(keras_make_function: Function) -> Function:
         world = strategy.world
 
         def function(iterator: Any) -> Any:
-            before = 0 if num_taken is None else int(num_taken)
+            before = _taken(num_taken)
             try:
                 outputs = keras_function(iterator)
             except (StopIteration, tf.errors.OutOfRangeError) as end:
                 if counts_rows and not _was_told_by_others(end):
                     no_more_rows(world)
+                _raise_if_cut_short(_taken(num_taken) - before)
                 raise
             except FAULTS_OF_SHAPES:
                 raise_if_rows_explain(
@@ -80,9 +81,9 @@ def taken_together(keras_make_function: Function) -> Function:
                     num_rows=strategy.extended.collectives.latest_own_rows,
                 )
                 raise
-            is_cut_short = num_taken is not None and 0 < int(num_taken) - before < self.steps_per_execution
+            is_cut_short = 0 < _taken(num_taken) - before < self.steps_per_execution
             if is_cut_short and not no_more_rows(world):
-                raise OutOfData("the data of this rank ended in the middle of an execution of several steps")
+                raise CutShort("the data of this rank ended in the middle of an execution of several steps")
             return outputs
 
         return function
@@ -94,6 +95,15 @@ def _counter() -> Any:
     """A variable of this rank, which no model tracks."""
     with tf.init_scope(), tf.device("/device:CPU:0"):
         return compat.ResourceVariable(0, trainable=False, dtype=tf.int64, name="paceline_steps_taken")
+
+
+def _taken(counter: Any) -> int:
+    return 0 if counter is None else int(counter)
+
+
+def _raise_if_cut_short(num_taken: int) -> None:
+    if num_taken > 0:
+        raise CutShort("the data of another rank ended in the middle of an execution of several steps")
 
 
 def _after(count: Any, data: Any) -> Any:

@@ -190,6 +190,10 @@ class OutOfData(StopIteration):
     """TensorFlow makes an `OutOfRangeError` of it, the end of every loop over data."""
 
 
+class CutShort(OutOfData):
+    """The end of an execution of several steps, of which some have been taken."""
+
+
 def _end_without_rows(total: Any) -> list[Any]:
     if total > 0:
         return [total]

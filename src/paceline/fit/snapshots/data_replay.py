@@ -10,6 +10,7 @@ from types import GeneratorType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from paceline.fit.enqueuers import PresentItems
 from paceline.resilience.random_generators import capture_generators, restore_generators
 
 _LOGGER = logging.getLogger("paceline")
@@ -22,7 +23,7 @@ def begin_at(adapter: Any, position: int) -> None:
 
     One of which nothing has been read, or all, is left as it is: the next generator may be another iterator's.
     """
-    source = adapter.py_dataset
+    source: Any = PresentItems(adapter.py_dataset)
     is_finite = source.num_batches is not None
     if position == 0 or (is_finite and position >= source.num_batches):
         return
