@@ -34,7 +34,7 @@ class Script(keras.callbacks.Callback):
         raise SystemExit("a profile calls none of the script's callbacks")
 
 print("the script runs", sys.argv[1:])
-rows = tf.data.Dataset.range(1000).map(decode)
+rows = tf.data.Dataset.range(1000).map(decode).shuffle(2)
 model = keras.Sequential([Slow(trainable=False), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(rows.batch(10), epochs=3, callbacks=[Script()])
@@ -54,7 +54,9 @@ def test_a_profile_of_a_script(tmp_path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
     assert "the script runs ['--rows', '3']" in finished.stderr
     told = json.loads(finished.stdout)
-    assert [stage["name"] for stage in told["stages"]] == ["Range", "Map decode", "Batch"]
+    assert [stage["name"] for stage in told["stages"]] == ["Range", "Map decode", "Shuffle", "Batch"]
+    # Only with the seam in place: shuffles then share their seeds, and rows are mapped behind.
+    assert [stage["on_own_rows"] for stage in told["stages"]] == [False, True, False, False]
     assert told["stages"][1]["share"] > 0.5
     cached = next(one for one in told["advice"] if one["change"].startswith(".cache()"))
     assert cached["gain"] > 2
