@@ -34,7 +34,7 @@ class Script(keras.callbacks.Callback):
         raise SystemExit("a profile calls none of the script's callbacks")
 
 print("the script runs", sys.argv[1:])
-rows = tf.data.Dataset.range(1000).map(decode)
+rows = tf.data.Dataset.range(1000).map(decode).shuffle(2)
 model = keras.Sequential([Slow(trainable=False), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(rows.batch(10), epochs=3, callbacks=[Script()])
@@ -50,11 +50,15 @@ def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.processes
 def test_a_profile_of_a_script(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    finished = typed(tmp_path, "--json", "--plot", "data.svg", "train.py", "--rows", "3")
+    finished = typed(tmp_path, "--seconds", "0.6", "--json", "--plot", "data.svg", "train.py", "--rows", "3")
     assert finished.returncode == 0, finished.stderr
     assert "the script runs ['--rows', '3']" in finished.stderr
+    # Each of three rounds takes more than two seconds: 0.6 s with the change, and without, alone and in fit.
+    assert "paceline: measuring what several workers share ..." in finished.stderr
     told = json.loads(finished.stdout)
-    assert [stage["name"] for stage in told["stages"]] == ["Range", "Map decode", "Batch"]
+    assert [stage["name"] for stage in told["stages"]] == ["Range", "Map decode", "Shuffle", "Batch"]
+    # Only with the seam in place: shuffles then share their seeds, and rows are mapped behind.
+    assert [stage["on_own_rows"] for stage in told["stages"]] == [False, True, False, False]
     assert told["stages"][1]["share"] > 0.5
     cached = next(one for one in told["advice"] if one["change"].startswith(".cache()"))
     assert cached["gain"] > 2
@@ -73,6 +77,8 @@ def test_what_cannot_be_profiled_is_said(tmp_path: Path) -> None:
     assert "has ended without a call of fit" in nothing.stderr
 
 
-@pytest.mark.parametrize("words", [["none.py"], ["--plot", "a.pdf", __file__]])
+@pytest.mark.parametrize(
+    "words", [["none.py"], ["--plot", "a.pdf", __file__], ["--seconds", "0", __file__], ["--seconds", "nan", __file__]]
+)
 def test_wrong_words_are_refused(words: list[str]) -> None:
     assert CliRunner().invoke(app, ["data", "profile", *words]).exit_code == 2

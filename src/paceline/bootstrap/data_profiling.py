@@ -1,13 +1,14 @@
-"""``python -P -m paceline.bootstrap.data_profiling RESULT SCRIPT [ARGUMENTS]``: how `paceline data profile` measures.
+"""``python -P -m paceline.bootstrap.data_profiling RESULT SECONDS SCRIPT [ARGUMENTS]``: `paceline data profile` inside.
 
 Runs the script up to its first `fit`, which measures the data that it is given in place of training: alone, and with
-the model. RESULT is a file for the profile as JSON. What is wrong is said here, on stderr; the exit code says that it
-was.
+the model. RESULT is a file for the profile as JSON, SECONDS how long each measurement takes. What is wrong is said
+here, on stderr; the exit code says that it was.
 """
 
 import os
 import runpy
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,22 @@ from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, ConfigurationError
 from paceline.importing import after_import
 from paceline.wire.codec import encode
 
+SILENT_SECONDS = 2.0
+"""Only what takes longer says how far it is."""
 
-def main(result: Path, script: Path, arguments: list[str]) -> None:
+
+def main(result: Path, seconds: float, script: Path, arguments: list[str]) -> None:
     """Runs `script`; ends the process."""
     os.dup2(2, 1)  # what the script prints is no part of the profile
     os.environ.pop("PACELINE_SNAPSHOT_DIR", None)  # what is trained here is thrown away
 
     def measure(fit: Callable[..., Any], model: Any, x: Any) -> None:
-        from paceline.data.profiling import SECONDS, profile_for
+        from paceline.data.profiling import profile_for
         from paceline.fit.training_speed import speed_in_fit
 
         print("paceline: measuring the data of the first fit ...", file=sys.stderr, flush=True)
         try:
-            result.write_bytes(encode(profile_for(x, speed_in_fit(model, fit, SECONDS))))
+            result.write_bytes(encode(profile_for(x, speed_in_fit(model, fit, seconds), seconds, _told())))
         except ConfigurationError as refusal:
             print(f"paceline: {refusal}", file=sys.stderr)
             raise SystemExit(EXIT_CONFIGURATION) from None
@@ -53,5 +57,17 @@ def main(result: Path, script: Path, arguments: list[str]) -> None:
     raise SystemExit(EXIT_FAILED)
 
 
+def _told() -> Callable[[str], None]:
+    last = time.monotonic()
+
+    def progress(what: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > SILENT_SECONDS:
+            last = time.monotonic()
+            print(f"paceline: measuring {what} ...", file=sys.stderr, flush=True)
+
+    return progress
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    main(Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

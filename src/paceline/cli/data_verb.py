@@ -1,6 +1,7 @@
 """``paceline data``: what is to be known of a script's data. Loads neither TensorFlow nor NumPy."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import typer
 
 from paceline.cli.parameters import refuse, require_linux
 from paceline.errors import EXIT_FAILED
+from paceline.plan.data_profile import SECONDS
 
 verbs = typer.Typer(
     name="data",
@@ -31,6 +33,11 @@ Plot = Annotated[
     typer.Option(metavar="FILE", help="Also write the tables to this file: .svg or .html.", show_default=False),
 ]
 
+Seconds = Annotated[
+    float,
+    typer.Option(metavar="N", help=f"How long each measurement takes. Default: {SECONDS:g}.", show_default=False),
+]
+
 
 @verbs.callback()
 def _data() -> None:
@@ -38,7 +45,13 @@ def _data() -> None:
 
 
 @verbs.command("profile", context_settings={"allow_interspersed_args": False})
-def profile(script: Script, arguments: Arguments = None, as_json: Json = False, plot: Plot = None) -> None:
+def profile(
+    script: Script,
+    arguments: Arguments = None,
+    seconds: Seconds = SECONDS,
+    as_json: Json = False,
+    plot: Plot = None,
+) -> None:
     """Show where the time of an input pipeline goes, and what would make it faster.
 
     Runs the script up to its first fit, and reads the tf.data.Dataset that fit is given: what each stage costs, what
@@ -49,6 +62,7 @@ def profile(script: Script, arguments: Arguments = None, as_json: Json = False, 
     Examples:
       paceline data profile train.py
       paceline data profile --plot data.svg train.py images
+      paceline data profile --seconds 5 train.py
     """
     require_linux()
     from dataclasses import asdict
@@ -60,9 +74,19 @@ def profile(script: Script, arguments: Arguments = None, as_json: Json = False, 
         refuse(f"SCRIPT: there is no file {str(script)!r} [option]")
     if plot is not None and plot.suffix not in (".svg", ".html"):
         refuse(f"--plot: received {str(plot)!r}; expected a name that ends in .svg or .html [option]")
+    if not 0 < seconds < math.inf:
+        refuse(f"--seconds: received {seconds}; expected a number above 0, e.g. --seconds 5 [option]")
     with tempfile.TemporaryDirectory(prefix="paceline-data-") as folder:
         result = Path(folder, "profile.json")
-        program = [sys.executable, "-P", "-m", "paceline.bootstrap.data_profiling", str(result), str(script)]
+        program = [
+            sys.executable,
+            "-P",
+            "-m",
+            "paceline.bootstrap.data_profiling",
+            str(result),
+            str(seconds),
+            str(script),
+        ]
         variables = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
         exit_code = subprocess.run([*program, *(arguments or ())], env=variables, check=False).returncode
         if exit_code or not result.exists():

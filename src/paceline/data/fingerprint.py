@@ -265,6 +265,16 @@ def draws_by_chance(dataset: Any) -> bool:
     return any(_is_parallel_draw(one, types) for one in with_sources(dataset) for types in operations_of_functions(one))
 
 
+def random_operations(dataset: Any) -> list[str]:
+    """The types of operations that draw, or count, in functions of a `tf.data.Dataset`, and in those they call.
+
+    Without calls of Python. Looked for as `draws_by_chance` does: that an operation has a state, as calls of functions
+    and reading of variables and tables have for TensorFlow, does not say that numbers are drawn.
+    """
+    types = set().union(*(types for one in with_sources(dataset) for types in operations_of_functions(one)))
+    return sorted(name for name in types if DRAWS.match(name) and "PyFunc" not in name)
+
+
 def _is_parallel_draw(dataset: Any, types: Iterable[str]) -> bool:
     # Datasets inside a function (of a flat_map) are operations there.
     is_parallel = any(map(_PARALLEL.match, [type(dataset).__name__, *types]))

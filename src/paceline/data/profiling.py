@@ -25,7 +25,7 @@ from paceline.data.rebuilding import UnknownStageError, interleaved_again, mappe
 from paceline.data.stages import Division, Whole
 from paceline.data.staying_maps import MAPS, name_of_map, reason_to_stay
 from paceline.errors import ConfigurationError
-from paceline.plan.data_profile import Advice, DataProfile, StageCost
+from paceline.plan.data_profile import SECONDS, Advice, DataProfile, StageCost
 
 _ONE_AT_A_TIME = frozenset(["Map", "Interleave", "FlatMap", "Filter", "Scan"])
 _OF_ROWS = frozenset(["Batch", "ParallelBatch", "PaddedBatch", "Shuffle", "Repeat"])
@@ -39,7 +39,6 @@ _LONGEST_EPOCH_SECONDS = 30.0
 """What is cached must have been read once."""
 _LARGEST_CACHE = 1 << 30
 _NUM_WORKERS = 2
-SECONDS = 1.0
 
 Speed = Callable[[Any], float]
 """Goes through a dataset for a while. Returns rows, batches or steps a second: only ratios of them count."""
@@ -63,8 +62,16 @@ def profile(dataset: Any, *, seconds: float = SECONDS) -> DataProfile:
     return profile_for(dataset, None, seconds)
 
 
-def profile_for(dataset: Any, speed_in_fit: Speed | None, seconds: float = SECONDS) -> DataProfile:
-    """As `profile`; with `speed_in_fit`, which trains on a dataset, also what each change brings there."""
+def profile_for(
+    dataset: Any,
+    speed_in_fit: Speed | None,
+    seconds: float = SECONDS,
+    progress: Callable[[str], None] = lambda _: None,
+) -> DataProfile:
+    """As `profile`; with `speed_in_fit`, which trains on a dataset, also what each change brings there.
+
+    `progress` is told what is about to be measured.
+    """
     if not isinstance(dataset, tf.data.Dataset):
         raise ConfigurationError(
             f"Received {type(dataset).__name__} to profile; expected a tf.data.Dataset of batches: only its stages can "
@@ -74,6 +81,7 @@ def profile_for(dataset: Any, speed_in_fit: Speed | None, seconds: float = SECON
         raise ConfigurationError("The dataset has no batches: add .batch(batch_size). [not-batched]")
     as_in_fit = functools.partial(local_batches, rank=0, size=1)
     clock = _Clock(seconds)
+    progress("what each stage costs")
     costs = _costs(dataset, clock)
     division = Whole() if is_sharded_by_hand(dataset) else divided(dataset)
     if not (total := sum(cost.seconds for cost in costs)):
@@ -82,12 +90,15 @@ def profile_for(dataset: Any, speed_in_fit: Speed | None, seconds: float = SECON
     for said, stage, change in _changes(costs, total):
         with contextlib.suppress(UnknownStageError):
             changed = with_change(dataset, stage, change)
+            progress(said)
             for _ in changed if said.startswith(".cache") else ():
                 pass  # fills the cache
             pair = as_in_fit(dataset), as_in_fit(changed)
             gain = _gain(clock.rows_per_second, *pair)
             if gain >= _WORTH_A_LINE:
+                progress(f"{said}, in fit" if speed_in_fit else said)
                 found.append(Advice(said, gain, speed_in_fit and _gain(speed_in_fit, *pair)))
+    progress("what several workers share")
     rank = local_batches(dataset, 0, _NUM_WORKERS)
     return DataProfile(
         clock.rows_per_second(as_in_fit(dataset)),

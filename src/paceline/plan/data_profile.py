@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+SECONDS = 1.0
+"""How long each measurement takes, if nothing else is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class StageCost:

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.data.fingerprint import random_operations
 from paceline.data.iterator_state import (
-    WRITES_FILES,
     NoIteratorStateError,
     estimated_state_bytes,
     iterator_state,
@@ -128,9 +128,6 @@ def path_of(name: str) -> str:
 MAX_STATE_BYTES = 1 << 20
 """Iterators whose state is larger are replayed: a snapshot should not write shuffle buffers every minute."""
 
-_OPERATIONS_THAT_REPEAT = frozenset({"PyFunc", "EagerPyFunc", "DummySeedGenerator", WRITES_FILES})
-"""They keep an iterator from writing down its state; replayed they do the same again."""
-
 
 class SavedIterator:
     """Whether the iterators over one dataset have a state worth keeping, and that state.
@@ -200,15 +197,16 @@ class SavedIterator:
     def _read(self, iterator: Any) -> Any:
         try:
             return iterator_state(iterator, ignores_state_outside=self._is_arrays)
-        except NoIteratorStateError as reason:
+        except NoIteratorStateError:
+            # The operation that it names need not draw: TensorFlow names the first call of a function, too.
             self._may_have_state = False
-            if str(reason) not in _OPERATIONS_THAT_REPEAT and self._is_chief:
+            if self._is_chief and (drawn := random_operations(self._epochs._distributed_dataset)):
                 _LOGGER.warning(
                     "the input pipeline draws random numbers whose state a snapshot cannot store (%s). After a "
                     "restart each row is still trained on exactly once. But random augmentation in a parallel "
                     "map, or by Keras layers in any map, gets other random numbers. To repeat them exactly, use "
                     "tf.random.stateless_* with a seed from the data (e.g. enumerate()).",
-                    reason,
+                    ", ".join(drawn),
                 )
             return None
 
