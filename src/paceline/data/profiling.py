@@ -1,6 +1,6 @@
 """Where the time of an input pipeline goes, stage by stage, and what would make it faster: measured, not guessed.
 
-TensorFlow counts the processor time of each stage while an iterator runs (`tf.raw_ops.IteratorGetModelProto`). Advice
+TensorFlow counts how long threads are in each stage while an iterator runs (`tf.raw_ops.IteratorGetModelProto`). Advice
 is applied to the script's dataset, and both are read in turn: what is printed is how many times faster that was.
 """
 
@@ -190,7 +190,7 @@ class _Cost:
     stage: Any
     """Of the script's dataset."""
     seconds: float
-    """Of processor time, for a row of a batch."""
+    """Of threads in the stage, for a row of a batch."""
     element_bytes: float
 
 

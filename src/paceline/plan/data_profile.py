@@ -13,9 +13,9 @@ class StageCost:
     name: str
     """Its kind, and the function that it calls: ``ParallelMap decode``."""
     seconds_per_row: float
-    """Processor time for each row of a batch, of all threads, without the stages before it."""
+    """How long threads are in the stage for each row of a batch, all together, without the stages before it."""
     share: float
-    """Of the processor time of all stages."""
+    """Of the time of all stages."""
     one_at_a_time: bool
     """Whether it calls its function for one element after the other."""
     on_own_rows: bool
