@@ -1,4 +1,4 @@
-"""Rank 1 raises in the middle of `fit`: ``callback`` or ``pipeline``; ``unfiltered``: with tracebacks in full."""
+"""Rank 1 raises in the middle of `fit`: ``callback``, ``pipeline``, ``map``; ``unfiltered``: with full tracebacks."""
 
 import os
 import sys
@@ -29,6 +29,15 @@ model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 signature = (tf.TensorSpec((8, 4)), tf.TensorSpec((8, 1)))
 data = tf.data.Dataset.from_generator(generate, output_signature=signature)
+
+
+def checked(number: tf.Tensor, element: tuple[tf.Tensor, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    tf.debugging.assert_less(number, tf.constant(3 if raises else 8, number.dtype), message="it fails in the map")
+    return element
+
+
+if sys.argv[1] == "map":
+    data = data.enumerate().map(checked)
 if "unfiltered" in sys.argv:
     keras.config.disable_traceback_filtering()
 try:

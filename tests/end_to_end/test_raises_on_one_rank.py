@@ -44,3 +44,12 @@ def test_the_job_ends_with_the_error(tmp_path: Path, where: str, error: str) -> 
         seen = ended.lines("[1] seen by the script: ")
         assert seen, ended.output
         assert any(PACELINE in line for line in seen) == ("unfiltered" in where), ended.output
+
+
+def test_the_last_line_has_the_cause_of_an_error_of_tensorflow(tmp_path: Path) -> None:
+    """It was cut before the cause, within ``Graph execution error: Detected at node …``."""
+    ended = run_workers(2, SCRIPT, "map", folder=tmp_path)
+    assert ended.code == 1, ended.output
+    last = ended.output.splitlines()[-1]
+    assert last.startswith(f"paceline: rank 1 ({socket.gethostname()}): ")
+    assert "InvalidArgumentError: in a function of the data: assertion failed: [it fails in the map]" in last

@@ -11,9 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.auto_shard import shard
+from paceline.data.damaged_files import note_files_of
 from paceline.data.epoch_order import Shuffle
-from paceline.data.python_faults import name_damage
-from paceline.data.record_sums import damage_of_compressed
 from paceline.data.row_parsers import batch_parser, takes_seed
 
 _LOGGER = logging.getLogger("paceline")
@@ -49,21 +48,15 @@ def batches_of_compressed_files(
         len(paths),
         compression,
     )
-    name_damage(lambda: _damage(paths, compression))
     files = tf.data.Dataset.from_tensor_slices(list(paths))
     if shuffle:
         files = files.shuffle(len(paths), seed)
     rows = files.flat_map(lambda path: tf.data.TFRecordDataset(path, compression))
+    note_files_of(rows)
     if shuffle is True:
         rows = rows.shuffle(SHUFFLED_ROWS, seed)
     batches = rows.batch(batch_size, drop_remainder)
     return shard(batches if parse is None else batches.map(_parser(parse), tf.data.AUTOTUNE), "file")
-
-
-def _damage(paths: Sequence[str], compression: str) -> str:
-    """What is wrong with the first damaged file; TensorFlow's own readers have refused it without a name."""
-    told = next(filter(None, (damage_of_compressed(path, compression) for path in paths)), "")
-    return f"{told}. Write the file again, or leave it out [record-damaged]" if told else ""
 
 
 def _parser(parse: Callable[..., Any]) -> Any:

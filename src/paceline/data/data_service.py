@@ -17,6 +17,7 @@ from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.comm.world import current_world
+from paceline.data.damaged_files import note_files_of
 from paceline.data.data_worker import answers, dispatch_at
 from paceline.data.dealt_batches import dealt_batches
 from paceline.data.foreign_memory import calls_python
@@ -62,6 +63,7 @@ def service(dataset: Any) -> Any:
             "leave the call out. [data-service]"
         )
     _refuse_python(dataset)
+    note_files_of(dataset)
     if world.is_chief:
         dispatch_at(address)
         _LOGGER.info("%s", _said_of(num_workers))

@@ -23,6 +23,7 @@ from paceline.data import compat
 from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
 from paceline.data.auto_shard import how_divided, is_sharded_by_hand, sharded
 from paceline.data.batch_rows import checked_rows, local_slice
+from paceline.data.damaged_files import note_files_of
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.foreign_memory import may_be_foreign, own_memory
 from paceline.data.index_batches import IndexDivision, index_division_of, own_rows_by_index
@@ -72,6 +73,7 @@ def local_batches(
     """
     if is_local(dataset):
         return dataset
+    note_files_of(dataset)
     has_others, form = size > 1 or log is not None or isinstance(division, IndexDivision), WHOLE
     is_by_hand = size > 1 and is_sharded_by_hand(dataset)
     dataset = sharded(dataset, rank, size)

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.data.damaged_files import told_of_damage
+
 
 class _Raised:
     """The exception that was raised last."""
@@ -18,14 +20,6 @@ class _Raised:
 
 
 _raised = _Raised()
-
-_of_damage: list[Callable[[], str]] = []
-"""What looks for the file that a `DataLossError` of TensorFlow's is about, which does not name it."""
-
-
-def name_damage(look: Callable[[], str]) -> None:
-    """Where TensorFlow finds damaged data, `look` is asked what is damaged; it returns an empty text for nothing."""
-    _of_damage.append(look)
 
 
 def keeps_fault(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,14 +45,13 @@ def kept_fault_raised() -> Iterator[None]:
 
     Raises:
         Exception: whatever the function has raised.
-        ValueError: data are damaged, and `name_damage` has been given what names them.
+        ValueError: data are damaged, and the file is known (`damaged_files.py`).
     """
     try:
         yield
     except tf.errors.DataLossError as error:
-        for look in reversed(_of_damage):  # the newest data are likely those that are read
-            if told := look():
-                raise ValueError(told) from error
+        if told := told_of_damage():
+            raise ValueError(told) from error
         raise
     except tf.errors.OpError as error:
         fault = _raised.fault

@@ -4,7 +4,7 @@ import gzip
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -31,11 +31,16 @@ def damaged_of(data: Sequence[bytes], footers: bytes) -> npt.NDArray[np.intp]:
     return np.flatnonzero(masked(sums) != np.frombuffer(footers, "<u4"))
 
 
-def damage_of_compressed(path: str, compression: str) -> str:
-    """What is wrong with a compressed file: which record, and its place in what is decompressed; empty: nothing."""
+def damage_of_file(path: str, compression: str) -> str:
+    """What is wrong with a file: which record, and its place (in what is decompressed); empty: nothing.
+
+    Args:
+        path: Of a file of TFRecords.
+        compression: ``"GZIP"``, ``"ZLIB"``, or empty for none.
+    """
     number, at, told = 0, 0, ""
     with Path(path).open("rb") as opened:
-        stream = cast(BinaryIO, gzip.GzipFile(fileobj=opened)) if compression == "GZIP" else _Decompressed(opened)
+        stream = _decompressed(opened, compression)
         try:
             while header := stream.read(HEADER_BYTES):
                 length = int.from_bytes(header[:8], "little")
@@ -52,7 +57,14 @@ def damage_of_compressed(path: str, compression: str) -> str:
                 number, at = number + 1, at + HEADER_BYTES + length + FOOTER_BYTES
         except (OSError, EOFError, zlib.error) as fault:
             told = f"the compressed bytes are damaged ({fault})"
-    return f"{path}, record {number} (from 0) at offset {at} of what is decompressed: {told}" if told else ""
+    place = f"offset {at} of what is decompressed" if compression else f"offset {at}"
+    return f"{path}, record {number} (from 0) at {place}: {told}" if told else ""
+
+
+def _decompressed(file: BinaryIO, compression: str) -> Any:
+    if compression == "GZIP":
+        return gzip.GzipFile(fileobj=file)
+    return _Decompressed(file) if compression else file
 
 
 class _Decompressed:

@@ -19,6 +19,7 @@ from paceline.errors import (
     exit_code_of,
 )
 from paceline.observe.frames import hides_between, is_between, users_line_of
+from paceline.observe.graph_errors import cause_in
 from paceline.rendezvous.channel import Failed
 
 _SELF_EXPLAINING = (ConfigurationError, StartError, DesynchronizedError)
@@ -41,7 +42,7 @@ def describe(error: BaseException, kept: BaseException | None) -> Failed:
         return Failed(exception="interrupted", traceback="", exit_code=EXIT_INTERRUPTED)
     if isinstance(cause, _SELF_EXPLAINING):
         return Failed(exception=str(cause), traceback="", exit_code=exit_code_of(cause))
-    line = "".join(_without_notes(cause).format_exception_only()).strip()
+    line = cause_in("".join(_without_notes(cause).format_exception_only()).strip())
     return Failed(exception=line, traceback=_users_traceback(error), exit_code=1)
 
 

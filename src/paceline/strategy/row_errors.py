@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from paceline.comm.world import World
 from paceline.observe.frames import users_line_of
+from paceline.observe.graph_errors import shortened
 
 FAULTS_OF_SHAPES = (ValueError, TypeError, IndexError, tf.errors.InvalidArgumentError)
 """What the two causes come to, in graphs, while graphs are built, and in eager steps."""
@@ -56,7 +57,7 @@ def raise_if_rows_explain(
     if own is None or _fault_of_building(call, any_rows) is not None:
         return
     line = users_line_of(own.__traceback__)
-    text = textwrap.shorten(str(own).partition(" for '{{node")[0], _MOST_LETTERS).rstrip(".")
+    text = textwrap.shorten(shortened(str(own).partition(" for '{{node")[0]), _MOST_LETTERS).rstrip(".")
     raise ValueError(
         f"each of the {size} workers computes its part of a batch's rows: {name} cannot be built for the part of "
         f"one worker, of shape {_shapes(part)}, but can be built for other numbers of rows. The error of the step"
