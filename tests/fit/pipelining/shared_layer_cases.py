@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 import paceline
+from paceline.comm.world import current_world
 
 layers = keras.layers
 
@@ -174,7 +175,8 @@ CASES: dict[str, Callable[[Any, Path], None]] = {case.__name__: case for case in
 def run_case(name: str, folder: str, schedule: str = "") -> None:
     """Runs one of `CASES`, or of `TIED` under a schedule, on every rank."""
     keras.config.set_floatx("float64")
-    if schedule:
-        _tied(schedule, name, Path(folder))
-    else:
-        CASES[name](paceline.PipelineStrategy(2, micro_batches=2), Path(folder))
+    with current_world().training_alone():  # as `--allow-independent`: each rank trains a plain model, too
+        if schedule:
+            _tied(schedule, name, Path(folder))
+        else:
+            CASES[name](paceline.PipelineStrategy(2, micro_batches=2), Path(folder))
