@@ -83,7 +83,7 @@ def test_an_exception_that_cannot_travel_comes_as_its_text() -> None:
 
     def on_a_worker(text: str) -> Exception:
         """What only a worker can read: a class of a module that the caller has not."""
-        __import__("os").environ["RANK"]
+        __import__("os").environ["PACELINE_RANK"]
         return ValueError(text)
 
     class Readable(ValueError):

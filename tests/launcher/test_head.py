@@ -57,9 +57,8 @@ def test_what_a_worker_is_told(run):
         assert variables["PACELINE_RANK"] == variables["PACELINE_LOCAL_RANK"] == str(rank)
         assert variables["PACELINE_WORLD_SIZE"] == "2"
         assert variables["PACELINE_GENERATION"] == "1"
-        # As scripts for torchrun read them; another launcher's, in which this one runs, would be a lie.
-        assert (variables["RANK"], variables["LOCAL_RANK"]) == (str(rank), str(rank))
-        assert (variables["WORLD_SIZE"], variables["LOCAL_WORLD_SIZE"]) == ("2", "2")
+        # Readers of data that find them keep a share; also those of another launcher, in which this one runs.
+        assert not {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"} & variables.keys()
         assert variables["PACELINE_SEED"] == "11"
         assert set(map(int, variables["PACELINE_CPUS"].split(","))) <= os.sched_getaffinity(0)
     assert workers[0]["PACELINE_JOB_ID"] == workers[1]["PACELINE_JOB_ID"]
