@@ -8,21 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from aligned_arrays import BOUNDARY_BYTES, array_at
 from paceline.data.foreign_memory import may_be_foreign
 from paceline.data.local_batches import local_batches
 
 ROWS = 128
-BOUNDARY_BYTES = 64
-"""TensorFlow takes arrays that begin at a multiple of this without a copy."""
-
-
-def array_at(offset: int, values: np.ndarray) -> np.ndarray:
-    """A copy of `values` that begins so many bytes behind a boundary."""
-    memory = np.empty(values.nbytes + 2 * BOUNDARY_BYTES, "uint8")
-    begin = -memory.ctypes.data % BOUNDARY_BYTES + offset
-    array = memory[begin : begin + values.nbytes].view(values.dtype).reshape(values.shape)
-    array[...] = values
-    return array
 
 
 def vector(dtype: str) -> Any:

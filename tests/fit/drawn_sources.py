@@ -13,7 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-BOUNDARY_BYTES = 64
+from aligned_arrays import BOUNDARY_BYTES, array_at
+
 DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 WAYS = ("views", "views", "reused", "whole", "read only", "fresh", "tensors")
 KINDS = ("generator", "generator", "endless generator", "items", "endless items", "items of threads")
@@ -78,15 +79,6 @@ def _row_shape(draw: random.Random, dtype: str) -> tuple[int, ...]:
     """Mostly one whose rows begin at boundaries: TensorFlow cuts others out as copies."""
     numbers = BOUNDARY_BYTES // np.dtype(dtype).itemsize
     return draw.choice([(numbers,), (numbers,), (2, numbers // 2), (3, numbers), (), (5,)])
-
-
-def array_at(offset: int, values: np.ndarray) -> np.ndarray:
-    """A copy of `values` that begins so many bytes behind a boundary of TensorFlow's."""
-    memory = np.empty(values.nbytes + 2 * BOUNDARY_BYTES, "uint8")
-    begin = -memory.ctypes.data % BOUNDARY_BYTES + offset
-    array = memory[begin : begin + values.nbytes].view(values.dtype).reshape(values.shape)
-    array[...] = values
-    return array
 
 
 class Items(keras.utils.PyDataset):
