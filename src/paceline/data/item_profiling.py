@@ -17,19 +17,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.data.measuring import Speed, Waiting, gain
+from paceline.data.measuring import WORTH_A_LINE, Speed, Waiting, gain
 from paceline.errors import ConfigurationError
-from paceline.plan.data_profile import Advice, DataProfile, ItemCost, StageCost
+from paceline.plan.data_profile import MOSTLY, Advice, DataProfile, ItemCost, StageCost
 
-_WORTH_A_LINE = 1.1
-"""How many times faster a change must be."""
 _FEWEST_ITEMS = 3
 _LOOKED_AT = 2
 """Items that Keras takes before it begins."""
 _MOST_HELD = 8
 _LARGEST_HELD = 1 << 28
 """Bytes."""
-_MOSTLY = 0.5
 _WAITING_CALLS = 8
 """At a time, of items that wait."""
 
@@ -58,7 +55,7 @@ def profile_of_items(
     for number in numbers:
         said, changed = f"workers={number} in the PyDataset", _with_workers(source, number)
         progress(said)
-        if (faster := gain(speed, source, changed)) >= _WORTH_A_LINE:
+        if (faster := gain(speed, source, changed)) >= WORTH_A_LINE:
             if speed_in_fit:
                 progress(f"{said}, in fit")
             in_fit = speed_in_fit and gain(speed_in_fit, copy.copy(source), changed)
@@ -145,7 +142,7 @@ def _numbers_to_try(source: Any, made: _Made) -> list[int]:
     """Of threads. Processes are not tried: one that is forked while TensorFlow's threads run may hang."""
     if not is_py_dataset(source) or source.use_multiprocessing:
         return []
-    numbers = [2, _WAITING_CALLS] if made.waits >= _MOSTLY else [2]
+    numbers = [2, _WAITING_CALLS] if made.waits >= MOSTLY else [2]
     return [number for number in numbers if number > source.workers]
 
 
@@ -197,7 +194,7 @@ def _name_of(source: Any) -> str:
 
 
 def _notes(source: Any, made: _Made, *, is_indexed: bool) -> Iterator[str]:
-    computes = made.waits < _MOSTLY
+    computes = made.waits < MOSTLY
     if not is_indexed:
         yield (
             f"At least {made.number} items have been read of the generator, and are gone. A generator makes one item "

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 ROUNDS = 3
+WORTH_A_LINE = 1.1
+"""How many times faster a change must be."""
 
 Speed = Callable[[Any], float]
 """Goes through data for a while. Returns rows, batches or steps a second: only ratios of them count."""

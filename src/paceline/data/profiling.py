@@ -21,24 +21,20 @@ from paceline.data.index_batches import IndexDivision
 from paceline.data.index_source import source_of
 from paceline.data.item_profiling import is_py_dataset, profile_of_items
 from paceline.data.local_batches import divided, local_batches, rows_of
-from paceline.data.measuring import Speed, gain
+from paceline.data.measuring import WORTH_A_LINE, Speed, gain
 from paceline.data.rebuilding import UnknownStageError, interleaved_again, mapped_again, with_change
 from paceline.data.stage_waits import waits_of
 from paceline.data.stages import Division, Whole
 from paceline.data.staying_maps import MAPS, name_of_map, reason_to_stay
 from paceline.errors import ConfigurationError
-from paceline.plan.data_profile import SECONDS, Advice, DataProfile, StageCost
+from paceline.plan.data_profile import MOSTLY, SECONDS, Advice, DataProfile, StageCost
 
 _ONE_AT_A_TIME = frozenset(["Map", "Interleave", "FlatMap", "Filter", "Scan"])
 _OF_ROWS = frozenset(["Batch", "ParallelBatch", "PaddedBatch", "Shuffle", "Repeat"])
 _WORTH_AN_ADVICE = 0.1
 """The share of the time that a stage must have."""
-_WORTH_A_LINE = 1.1
-"""How many times faster a change must be."""
-_MOSTLY = 0.5
 _WAITING_CALLS = 16
 """At a time, of a function that waits. Threads of `tf.data` are as many as cores, unless they are unbounded."""
-_NOTABLE_SHARE = 0.1
 _LARGEST_HELD = 1 << 28
 """Bytes of elements that a stage is measured over."""
 _LOOKING_SECONDS = 0.01
@@ -104,7 +100,7 @@ def profile_for(
                 pass  # fills the cache
             pair = as_in_fit(dataset), as_in_fit(changed)
             faster = gain(clock.rows_per_second, *pair)
-            if faster >= _WORTH_A_LINE:
+            if faster >= WORTH_A_LINE:
                 progress(f"{said}, in fit" if speed_in_fit else said)
                 found.append(Advice(said, faster, speed_in_fit and gain(speed_in_fit, *pair)))
     progress("what several workers share")
@@ -247,12 +243,12 @@ def _seconds_below(nodes: Any, number: int) -> float:
 def _waits(costs: list[_Cost], number: int, total: float, seconds: float) -> float | None:
     """Of the time of a stage, what is waiting; None: that was not measured, as of stages that cost little."""
     cost = costs[number]
-    if cost.seconds < _NOTABLE_SHARE * total:
+    if cost.seconds < _WORTH_AN_ADVICE * total:
         return None
     before = {id(one) for one in compat.with_sources(cost.stage) if one is not cost.stage}
     seconds_before = sum(other.seconds for other in costs if id(other.stage) in before)
     elements = min(seconds / total * cost.elements_per_row, _LARGEST_HELD / max(1.0, cost.element_bytes))
-    return waits_of(cost.stage, max(2, int(elements)), is_first=seconds_before < _NOTABLE_SHARE * cost.seconds)
+    return waits_of(cost.stage, max(2, int(elements)), is_first=seconds_before < _WORTH_AN_ADVICE * cost.seconds)
 
 
 def _marked(cost: _Cost, waits: float | None, total: float, division: Any) -> StageCost:
@@ -283,7 +279,7 @@ def _changes(
         one = cost.stage
         if cost.seconds < _WORTH_AN_ADVICE * total:
             continue
-        for options in _parallel_calls(one, does_wait=share is not None and share >= _MOSTLY):
+        for options in _parallel_calls(one, does_wait=share is not None and share >= MOSTLY):
             written = ", ".join(f"{name}={_SPELLED.get(value, value)}" for name, value in options.items())
             again = functools.partial(interleaved_again, one, options)
             if compat.kind_of(one) in MAPS:

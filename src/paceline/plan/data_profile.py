@@ -33,7 +33,8 @@ class ItemCost:
 
 _NO_ADVICE = "No change was found that makes it faster."
 _NOTABLE_SHARE = 0.25
-_MOSTLY = 0.5
+MOSTLY = 0.5
+"""What waits for so much of its time is helped by more calls at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class StageCost:
         """What would help a stage that takes much of the time; empty: nothing that is worth a word."""
         if self.waits is None or self.share < _NOTABLE_SHARE:
             return ""
-        if self.waits >= _MOSTLY:
+        if self.waits >= MOSTLY:
             return (
                 f"`{self.name}` mostly waits ({self.waits:.0%} of its time: for a disk, the network, another process "
                 "or a lock): more calls at a time help, more cores do not."
