@@ -98,7 +98,7 @@ def test_a_profile_of_python_s_items(tmp_path: Path) -> None:
     """They were refused."""
     (tmp_path / "items.py").write_text(ITEMS)
     (tmp_path / "generator.py").write_text(ITEMS.replace("fit(Slow(), ", "fit(batches(), steps_per_epoch=9, "))
-    items, generator = (typed(tmp_path, "--seconds", "0.5", "--json", f"{name}.py") for name in ("items", "generator"))
+    items, generator = (typed(tmp_path, "--seconds", "0.3", "--json", f"{name}.py") for name in ("items", "generator"))
     assert (items.returncode, generator.returncode) == (0, 0), items.stderr + generator.stderr
     for told, name in (
         (json.loads(items.stdout), "PyDataset Slow"),

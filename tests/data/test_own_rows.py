@@ -266,6 +266,8 @@ def _counted(dataset: Any) -> Any:
             lambda rows: tf.data.Dataset.sample_from_datasets([rows.map(_plus_one)] * 2).batch(4),
             "as the stage `sample_from_datasets` behind it",
         ),
+        # Its own map, which chooses, is no map of the script.
+        (lambda rows: tf.data.Dataset.sample_from_datasets([rows, rows]).batch(4), ""),
         (
             lambda rows: tf.data.Dataset.choose_from_datasets([rows.map(_plus_one)] * 2, rows).batch(4),
             "as the stage `choose_from_datasets` behind it",
