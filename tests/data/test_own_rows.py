@@ -119,6 +119,57 @@ def test_the_second_epoch_of_a_repeated_shuffle_is_one_workers() -> None:
     _assert_same_batches(build, 2, epochs=3)
 
 
+def _checked(row: Any) -> Any:
+    tf.debugging.assert_non_negative(row)
+    return row
+
+
+_CAPTURED = tf.range(3)
+_BETWEEN: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda rows: rows,
+    "take": lambda rows: rows.take(-1),
+    "skip": lambda rows: rows.skip(0),
+    "repeat": lambda rows: rows.repeat(1),
+    "same": lambda rows: rows.map(lambda row: row),
+    "same in parallel": lambda rows: rows.map(lambda row: {"a": row}, 2).take(-1).map(lambda row: row["a"], 2),
+    "unused": lambda rows: rows.map(lambda row: (row + 1, row)[1]),
+    "checked": lambda rows: rows.map(_checked),
+    "captured": lambda rows: rows.map(lambda row: (_CAPTURED + 1, row)[1]),
+    "map": lambda rows: rows.take(-1).map(lambda row: row + 1),
+    "prefetch": lambda rows: rows.prefetch(1),
+    "prefetch of nothing": lambda rows: rows.prefetch(0),
+    "options": lambda rows: rows.with_options(tf.data.Options()),
+}
+
+
+@pytest.mark.parametrize("between", _BETWEEN)
+def test_a_repeated_shuffle_draws_as_in_one_worker_whatever_is_between(between: str) -> None:
+    """TensorFlow leaves out stages that change nothing before it makes one stage of shuffle and repeat."""
+
+    def build() -> Any:
+        tf.random.set_seed(7)
+        rows = _BETWEEN[between](tf.data.Dataset.range(9).map(lambda row: row * 3).shuffle(9))
+        return rows.repeat(2).map(lambda row: row * 2).batch(2)
+
+    assert isinstance(divided(build()), Division)
+    _assert_same_batches(build, 2)
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_the_second_epoch_of_a_shuffle_below_several_repeats_is_one_workers(repeats: int) -> None:
+    """A finite repeat makes one more iterator, which draws seeds, where it ends: a take of all rows must ask for it."""
+
+    def build() -> Any:
+        tf.random.set_seed(7)
+        rows = tf.data.Dataset.range(5).shuffle(7).map(lambda row: row + 1)
+        for _ in range(repeats - 1):
+            rows = rows.repeat(2)
+        return rows.batch(2).map(lambda batch: batch * 2).repeat(2)
+
+    assert isinstance(divided(build()), Division)
+    _assert_same_batches(build, 2)
+
+
 def test_maps_before_a_shuffle_run_on_own_rows() -> None:
     """Orders go on over epochs, other readers of the dataset, and repeats that TensorFlow fuses with the shuffle."""
 
