@@ -40,7 +40,7 @@ def _assert_same_batches(build: Callable[[], Any], size: int, *, epochs: int = 2
     whole = [_read(one) for _ in range(epochs)]
     locals_ = [local_batches(build(), rank, size, log=FingerprintLog()) for rank in range(size)]
     for dataset, rank in zip(locals_, range(size), strict=True):
-        assert dataset.element_spec == local_batches(build(), rank, size, division=Whole()).element_spec
+        assert dataset.element_spec == local_batches(one, rank, size, division=Whole()).element_spec
     for epoch in range(epochs):
         parts = [_read(dataset) for dataset in locals_]
         together = [
@@ -78,7 +78,8 @@ _BEHIND: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+# An example makes and traces a dataset for each rank, and one more.
+@settings(max_examples=settings.default.max_examples // 5)
 @given(
     rows=st.integers(0, 60),
     batch=st.integers(1, 9),
@@ -117,6 +118,72 @@ def test_the_second_epoch_of_a_repeated_shuffle_is_one_workers() -> None:
 
     assert isinstance(divided(build()), Division)
     _assert_same_batches(build, 2, epochs=3)
+
+
+def _in_one_thread(dataset: Any) -> Any:
+    """Who stops in the middle has read, and drawn seeds, as far as it came: nothing may read ahead then."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    for name in ("map_parallelization", "map_and_batch_fusion", "parallel_batch", "inject_prefetch"):
+        setattr(options.experimental_optimization, name, False)
+    return dataset.with_options(options)
+
+
+_Stages = tuple[Any, ...]
+_NESTED: dict[str, Callable[..., Any]] = {
+    "range": lambda number: tf.data.Dataset.range(number * 2),
+    "map": lambda number, rows: rows.map(lambda row: row * 7 + number),
+    "same": lambda _, rows: rows.map(lambda row: row),
+    "shuffle": lambda number, rows: rows.shuffle(number + 1),
+    "fixed shuffle": lambda number, rows: rows.shuffle(number + 1, reshuffle_each_iteration=False),
+    "repeat": lambda number, rows: rows.repeat(number % 4),
+    "take": lambda number, rows: rows.take(number - 1),
+    "skip": lambda number, rows: rows.skip(number // 3),
+    "options": lambda _, rows: rows.with_options(tf.data.Options()),
+    "concatenate": lambda _, rows, others: rows.concatenate(others),
+    "again": lambda _, rows: rows.concatenate(rows),
+    "zip": lambda _, rows, others: tf.data.Dataset.zip(rows, others).map(lambda row, other: row - other),
+    "interleave": lambda number, rows: rows.interleave(
+        lambda row: tf.data.Dataset.range(2).map(lambda inner: row + inner), cycle_length=number + 1
+    ),
+}
+_OF_ONE = ["map", "same", "shuffle", "fixed shuffle", "repeat", "repeat", "take", "skip", "options", "again"]
+_numbers = st.integers(0, 7)
+
+
+def _made(stages: _Stages) -> Any:
+    name, number, *sources = stages
+    return _NESTED[name](number, *map(_made, sources))
+
+
+@settings(max_examples=settings.default.max_examples // 4)
+@given(
+    rows=st.recursive(
+        st.tuples(st.just("range"), _numbers),
+        lambda below: st.one_of(
+            st.tuples(st.sampled_from([*_OF_ONE, "interleave"]), _numbers, below),
+            st.tuples(st.sampled_from(_OF_ONE), _numbers, st.tuples(st.sampled_from(_OF_ONE), _numbers, below)),
+            st.tuples(st.sampled_from(["concatenate", "zip"]), _numbers, below, below),
+        ),
+        max_leaves=6,
+    ),
+    batch=st.integers(1, 4),
+    drops=st.booleans(),
+    behind=st.lists(st.tuples(st.sampled_from([one for one in _OF_ONE if one != "again"]), _numbers), max_size=5),
+    size=st.integers(1, 3),
+    epochs=st.integers(1, 3),
+)
+def test_ranks_together_have_the_batches_of_any_nesting(
+    rows: _Stages, batch: int, drops: bool, behind: list[tuple[str, int]], size: int, epochs: int
+) -> None:
+    def build() -> Any:
+        tf.random.set_seed(7)
+        dataset = _made(rows).map(lambda row: row + 1).batch(batch, drop_remainder=drops)
+        for name, number in behind:
+            dataset = _NESTED[name](number, dataset)
+        return _in_one_thread(dataset.take(300))
+
+    _assert_same_batches(build, size, epochs=epochs)
 
 
 def _checked(row: Any) -> Any:
@@ -240,12 +307,12 @@ def test_an_iterator_comes_back_to_each_position(behind: str) -> None:
     for batch in iterator:
         batches.append(batch.numpy())
         states.append(iterator_state(iterator))
-    most, num_restored = max(map(num_shuffles, states)), 0
+    most, num_restored, other = max(map(num_shuffles, states)), 0, build()
     for position, state in enumerate(states, 1):
         if num_shuffles(state) < most:
             continue  # a run that stops here reads the data again (`SavedIterator`)
         num_restored += 1
-        again = iter(build())
+        again = iter(other)
         restore_iterator(again, state)
         np.testing.assert_equal([batch.numpy() for batch in again], batches[position:])
     assert num_restored, "no position but those near the end, up to which all has been read ahead, has a state"
