@@ -39,7 +39,7 @@ def _of_schedule(pipeline: Pipeline, one: Prediction) -> dict[str, Any]:
             {
                 "layers": [
                     layers[at].name
-                    for chunk in one.timeline.plan.shape.chunks_of(stage)
+                    for chunk in one.timeline.outline.shape.chunks_of(stage)
                     for at in one.split.chunks[chunk]
                 ],
                 "busy_seconds": one.timeline.busy_seconds[stage],
