@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from paceline.plan.actions import Plan
-from paceline.plan.costs import ChunkCost, Costs, Link
+from paceline.plan.costs import ChunkCost, Costs, GradientSum, Link
 from paceline.plan.planning import Outline, make_plan
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.schedules import NAMES, Schedule, schedule_named
@@ -72,7 +72,13 @@ def costs(draw: st.DrawFn, outline: Outline) -> Costs:
         tuple(draw(chunks) for _ in range(outline.shape.num_chunks)),
         {edge: draw(st.integers(0, 5)) for edge in outline.shape.edges},
         Link(float(draw(st.integers(0, 3))), draw(st.sampled_from([0.5, 1.0, 4.0]))),
+        tuple(draw(st.lists(gradient_sums(outline.stages), max_size=2)) if outline.schedule.is_synchronous else ()),
     )
+
+
+def gradient_sums(stages: int) -> st.SearchStrategy[GradientSum]:
+    some = st.sets(st.integers(0, stages - 1), min_size=1).map(lambda found: tuple(sorted(found)))
+    return st.builds(GradientSum, some, SECONDS)
 
 
 @st.composite

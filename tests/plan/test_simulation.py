@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from walked_plans import spans_of, stash_of, versions_of
 
 from paceline.plan.actions import Update
-from paceline.plan.costs import ChunkCost, Costs, Link
+from paceline.plan.costs import ChunkCost, Costs, GradientSum, Link
 from paceline.plan.memory import peaks_of
 from paceline.plan.orders import BW, F, Order
 from paceline.plan.planning import Outline
@@ -48,6 +48,15 @@ def test_the_update_counts() -> None:
     assert timeline.bubble == 0
 
 
+def test_stages_sum_gradients_of_weights_that_they_share_when_all_are_there() -> None:
+    costs = _costs(Link(), (1, 1, 1), (1, 1, 1), (1, 1, 1), update_seconds=1.0)
+    timeline = simulate(
+        Outline(schedule_named("1f1b"), 3, 1), replace(costs, gradient_sums=(GradientSum((0, 2), 5.0),))
+    )
+    # Stage 2 has ended its backward at 5, stage 1 at 7, stage 0 at 9: then the sum, and the update.
+    assert timeline.update_ends == ((15.0,), (8.0,), (15.0,))
+
+
 @given(outlines(), st.data())
 def test_no_plan_is_faster_than_its_work_or_its_longest_way(outline: Outline, data: st.DataObject) -> None:
     cost = data.draw(costs(outline))
@@ -63,7 +72,7 @@ def test_no_plan_is_faster_than_its_work_or_its_longest_way(outline: Outline, da
 @given(outlines(), st.data())
 def test_a_slower_link_makes_no_plan_faster(outline: Outline, data: st.DataObject) -> None:
     cost = data.draw(costs(outline))
-    slower = Costs(cost.chunks, cost.edge_bytes, Link(cost.link.latency_seconds + 1, cost.link.bytes_per_second / 2))
+    slower = replace(cost, link=Link(cost.link.latency_seconds + 1, cost.link.bytes_per_second / 2))
     assert simulate(outline, slower).end_seconds >= simulate(outline, cost).end_seconds
 
 

@@ -2,8 +2,8 @@
 
 from collections import defaultdict, deque
 
-from paceline.plan.actions import Compute, Operation, Plan, Receive, Send, Update
-from paceline.plan.costs import Costs
+from paceline.plan.actions import Action, Compute, Operation, Plan, Receive, Send, Update
+from paceline.plan.costs import Costs, GradientSum
 
 Span = tuple[Compute | Update, float, float]
 
@@ -15,6 +15,7 @@ def spans_of(plan: Plan, costs: Costs) -> list[list[Span]]:
     clocks = [0.0 for _ in plan.actions]
     links: dict[tuple[int, int], float] = {}
     arrivals: dict[tuple[int, int, int], deque[float]] = defaultdict(deque)
+    sums_to_come = [[one for one in costs.gradient_sums if stage in one.stages] for stage in range(len(rests))]
     moved = True
     while moved:
         moved = False
@@ -31,6 +32,16 @@ def spans_of(plan: Plan, costs: Costs) -> list[list[Span]]:
                     begin = max(clocks[stage], links.get((stage, action.peer), 0.0))
                     links[stage, action.peer] = begin + num_bytes / costs.link.bytes_per_second
                     arrivals[stage, action.peer, action.tag].append(begin + costs.link.seconds(num_bytes))
+                elif isinstance(action, Update) and sums_to_come[stage]:
+                    one = sums_to_come[stage][0]
+                    if not all(_is_at(one, rests[other], sums_to_come[other]) for other in one.stages):
+                        break
+                    end = max(clocks[other] for other in one.stages) + one.seconds
+                    for other in one.stages:
+                        clocks[other] = end
+                        sums_to_come[other].pop(0)
+                    moved = True
+                    continue
                 else:
                     begin = clocks[stage]
                     clocks[stage] = begin + _seconds(plan, costs, stage, action)
@@ -39,6 +50,10 @@ def spans_of(plan: Plan, costs: Costs) -> list[list[Span]]:
                 moved = True
     assert not any(rests), "a deadlock"
     return spans
+
+
+def _is_at(one: GradientSum, rest: deque[Action], to_come: list[GradientSum]) -> bool:
+    return isinstance(rest[0], Update) and to_come[0] is one
 
 
 def _seconds(plan: Plan, costs: Costs, stage: int, action: Compute | Update) -> float:

@@ -98,7 +98,7 @@ def predict(pipeline: Pipeline, schedule: Schedule) -> Prediction:
         )
     pipeline = replace(pipeline, profile=pipeline.profile.under(schedule))
     split = _split(pipeline, schedule)
-    costs = costs_of(pipeline.profile, split, pipeline.link)
+    costs = costs_of(pipeline.profile, split, pipeline.link, schedule.places(pipeline.stages))
     # Every stage is full, and holds the most, after the batches that are in flight and one more.
     fills = 1 if schedule.is_synchronous else 1 + -(-pipeline.stages // pipeline.micro_batches)
     edges = tuple(costs.edge_bytes)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paceline.plan.actions import Operation
-from paceline.plan.costs import Costs
+from paceline.plan.costs import Costs, GradientSum
 from paceline.plan.orders import Turn
 from paceline.plan.planning import Outline, Step, ways_of
 
@@ -81,8 +81,12 @@ def simulate(outline: Outline, costs: Costs) -> Timeline:
         ValueError: the schedule's order deadlocks.
     """
     ways = _Ways(outline, costs)
+    meetings = [_Meeting(one) for one in costs.gradient_sums]
     to_move = deque(range(outline.stages))
-    stages = [_Stage(outline, costs, stage, ways) for stage in range(outline.stages)]
+    stages = [
+        _Stage(outline, costs, stage, ways, [one for one in meetings if stage in one.stages])
+        for stage in range(outline.stages)
+    ]
     walks = [stage.walk(steps, to_move) for stage, steps in zip(stages, outline.steps(), strict=True)]
     # Only who may have got what it waits for is looked at again: looking at all takes a square of the stages. When
     # something arrives depends on the order of the steps only, so the order of the moves does not matter.
@@ -142,10 +146,19 @@ class _Ways:
         return self._ways[key]
 
 
+class _Meeting:
+    """A sum of gradients, which begins when the last of its `stages` is there: none is `missing`."""
+
+    def __init__(self, gradient_sum: GradientSum) -> None:
+        self.stages, self.seconds = gradient_sum.stages, gradient_sum.seconds
+        self.missing, self.begin = len(self.stages), 0.0
+
+
 class _Stage:
     """One stage on its way through its steps."""
 
-    def __init__(self, outline: Outline, costs: Costs, stage: int, ways: _Ways) -> None:
+    def __init__(self, outline: Outline, costs: Costs, stage: int, ways: _Ways, meetings: list[_Meeting]) -> None:
+        self._meetings = meetings
         self.begins, self.update_ends = array("d"), list[float]()
         self.busy_seconds, self.is_done = 0.0, False
         found = ways_of(outline.shape, stage)
@@ -168,6 +181,14 @@ class _Stage:
                     yield
                 if (arrival := arrivals.popleft()) > clock:
                     clock = arrival
+            if turn is None:
+                for meeting in self._meetings:
+                    meeting.missing -= 1
+                    meeting.begin = max(meeting.begin, clock)
+                    to_move.extend(() if meeting.missing else meeting.stages)
+                    while meeting.missing:
+                        yield
+                    clock = meeting.begin + meeting.seconds
             begins.append(clock)
             clock += seconds
             busy += seconds
