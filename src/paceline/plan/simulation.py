@@ -162,11 +162,11 @@ class _Stage:
         self.begins, self.update_ends = array("d"), list[float]()
         self.busy_seconds, self.is_done = 0.0, False
         found = ways_of(outline.shape, stage)
-        self._turns: dict[Turn | None, tuple[float, list[_Way], list[_Way]]] = {}
+        self._turns: dict[Turn | None, tuple[float, list[tuple[_Way, deque[float]]], list[_Way]]] = {}
         for turn, seconds in seconds_of(outline, costs, stage).items():
             received, sent = found.get(turn, ([], [])) if turn else ([], [])
-            between = [[ways.between(*way[:3]) for way in some] for some in (received, sent)]
-            self._turns[turn] = seconds, between[0], between[1]
+            before = [(way, way.arrivals) for way in (ways.between(*one[:3]) for one in received)]
+            self._turns[turn] = seconds, before, [ways.between(*one[:3]) for one in sent]
 
     def walk(self, steps: Iterator[Step], to_move: deque[int]) -> Iterator[None]:
         """Yields where it waits. Puts who waits for what it sends into `to_move`."""
@@ -174,8 +174,7 @@ class _Stage:
         begins, turns = self.begins, self._turns
         for turn, _ in steps:
             seconds, received, sent = turns[turn]
-            for way in received:
-                arrivals = way.arrivals
+            for way, arrivals in received:
                 while not arrivals:
                     way.is_awaited = True
                     yield
