@@ -82,16 +82,17 @@ def simulate(outline: Outline, costs: Costs) -> Timeline:
     """
     ways = _Ways(outline, costs)
     meetings = [_Meeting(one) for one in costs.gradient_sums]
-    to_move = deque(range(outline.stages))
+    to_move = list(reversed(range(outline.stages)))
     stages = [
         _Stage(outline, costs, stage, ways, [one for one in meetings if stage in one.stages])
         for stage in range(outline.stages)
     ]
     walks = [stage.walk(steps, to_move) for stage, steps in zip(stages, outline.steps(), strict=True)]
     # Only who may have got what it waits for is looked at again: looking at all takes a square of the stages. When
-    # something arrives depends on the order of the steps only, so the order of the moves does not matter.
+    # something arrives depends on the order of the steps only, so the order of the moves does not matter; who was woken
+    # last has its messages in the processor's cache.
     while to_move:
-        next(walks[to_move.popleft()], None)
+        next(walks[to_move.pop()], None)
     if stuck := [number for number, stage in enumerate(stages) if not stage.is_done]:
         raise ValueError(f"{outline.schedule.name} deadlocks: the stages {stuck} wait for ever. [argument]")
     return Timeline(
@@ -168,7 +169,7 @@ class _Stage:
             before = [(way, way.arrivals) for way in (ways.between(*one[:3]) for one in received)]
             self._turns[turn] = seconds, before, [ways.between(*one[:3]) for one in sent]
 
-    def walk(self, steps: Iterator[Step], to_move: deque[int]) -> Iterator[None]:
+    def walk(self, steps: Iterator[Step], to_move: list[int]) -> Iterator[None]:
         """Yields where it waits. Puts who waits for what it sends into `to_move`."""
         clock, busy = 0.0, 0.0
         begins, turns = self.begins, self._turns
