@@ -15,6 +15,7 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | names of modules and classes, `_func` of what `_functions` returns | which method of `Dataset` a script has called |
 | a map's `_map_func` | what has been traced is called again, over other rows |
 | its `_num_parallel_calls`, `_deterministic`, `_use_unbounded_threadpool`, `_force_synchronous` | its options |
+| its `_use_inter_op_parallelism`, `_preserve_cardinality` | the same map of other rows |
 | a batch's `_batch_size`, `_drop_remainder` | the same batches, of other rows |
 | an interleave's `_cycle_length`, `_block_length` | the same interleave, in parallel |
 | `_count` of take, skip, repeat; a zip's `_datasets` | the same stage over other rows |
@@ -311,6 +312,37 @@ def shuffled_alike(rows: Any, shuffle: Any, *, seeds: Seeds | None = None, buffe
     again._input_dataset = rows
     super(ShuffleDataset, again).__init__(rows, _variant_of_shuffle(again))
     return again
+
+
+def mapped_alike(rows: Any, one: Any) -> Any:
+    """What a map does to its source, done to a dataset of as many other rows; nothing is traced again."""
+    function, kind = one._map_func.function, type(one)
+    again = object.__new__(kind)
+    vars(again).update(vars(one), _input_dataset=rows)
+    given = {
+        "input_dataset": variant_of(rows),
+        "other_arguments": function.captured_inputs,
+        "f": function,
+        "use_inter_op_parallelism": one._use_inter_op_parallelism,
+        "preserve_cardinality": one._preserve_cardinality,
+        **one._common_args,
+    }
+    if kind_of(one) == "Map":
+        variant = tf.raw_ops.MapDataset(**given, force_synchronous=one._force_synchronous)
+    else:
+        variant = tf.raw_ops.ParallelMapDatasetV2(
+            **given,
+            num_parallel_calls=one._num_parallel_calls,
+            deterministic=one._deterministic,
+            use_unbounded_threadpool=one._use_unbounded_threadpool,
+        )
+    super(kind, again).__init__(rows, variant)
+    return again
+
+
+def calls_of(dataset: Any) -> int:
+    """Parallel calls of a map, or batch, that has some; negative: AUTOTUNE, also of any other."""
+    return int(getattr(dataset, "_num_parallel_calls", tf.data.AUTOTUNE))
 
 
 def _variant_of_shuffle(shuffle: Any) -> Any:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from paceline.comm.group import Group
 from paceline.comm.solo import SoloGroup
 from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.common_failures import raised_on_all
 from paceline.fit.pipelining.layer_costs import CallCost, Clock, LayerCost, cost_of
 from paceline.fit.pipelining.layer_functions import LayerFunctions
 from paceline.fit.pipelining.model_layers import ModelLayer, ModelLayers, layers_of
@@ -65,6 +66,7 @@ def profile_of(
 
     Raises:
         ConfigurationError: the model has no graph, or a tensor whose sizes are not known before training.
+        RuntimeError: measuring has failed on another rank; there the exception itself is raised.
     """
     group = group or SoloGroup()
     found = layers_of(model)
@@ -76,18 +78,19 @@ def profile_of(
     optimizer = getattr(model, "optimizer", None)
     other_bytes = sum(_num_bytes(layer, rows) for layer in found.layers)
     table = []
-    for number, place in enumerate(mine):
-        if progress:
-            progress(number, len(mine))
-        one = uniques[place]
-        specs = [_spec(tensor, rows) for tensor in one.layer.inputs]
-        values = [
-            given.get(id(tensor), _random(one.layer, spec))
-            for tensor, spec in zip(one.layer.inputs, specs, strict=True)
-        ]
-        functions = LayerFunctions(one.layer, specs, one.wanted)
-        cost = cost_of(functions, values, optimizer, calls, clock, other_bytes)
-        table.append([float(place), calls.seconds(), *cost.numbers])
+    with raised_on_all(group):
+        for number, place in enumerate(mine):
+            if progress:
+                progress(number, len(mine))
+            one = uniques[place]
+            specs = [_spec(tensor, rows) for tensor in one.layer.inputs]
+            values = [
+                given.get(id(tensor), _random(one.layer, spec))
+                for tensor, spec in zip(one.layer.inputs, specs, strict=True)
+            ]
+            functions = LayerFunctions(one.layer, specs, one.wanted)
+            cost = cost_of(functions, values, optimizer, calls, clock, other_bytes)
+            table.append([float(place), calls.seconds(), *cost.numbers])
     width = 2 + len(fields(LayerCost))
     gathered = np.concatenate(group.all_gather(np.array(table, np.float64).reshape(-1, width)))
     costs = {int(row[0]): LayerCost(*row[2:].tolist()) for row in gathered}
