@@ -17,7 +17,7 @@ def test_training_on_real_digits(worlds: Worlds, tmp_path: Path, saved, num_work
     ended = worlds.of(num_workers).run_script(TUTORIAL / "main.py", tmp_path, "2", folder=tmp_path)
     ranks = [saved(tmp_path, "tutorial", rank) for rank in range(num_workers)]
     assert ranks[0]["num_replicas"] == num_workers
-    # Seeds differ from job to job, and a learning rate that small learns little: but each epoch is better than the last.
+    # Seeds differ from job to job, and a learning rate that small learns little: but each epoch is better than the last
     assert ranks[0]["history_loss"][1] < ranks[0]["history_loss"][0]
     for other in ranks[1:]:
         for name, values in ranks[0].items():
