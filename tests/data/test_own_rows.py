@@ -191,7 +191,10 @@ def _checked(row: Any) -> Any:
     return row
 
 
-_CAPTURED = tf.range(3)
+def _with_captured(rows: Any, captured: Any) -> Any:
+    return rows.map(lambda row: (captured + 1, row)[1])
+
+
 _BETWEEN: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda rows: rows,
     "take": lambda rows: rows.take(-1),
@@ -201,7 +204,7 @@ _BETWEEN: dict[str, Callable[[Any], Any]] = {
     "same in parallel": lambda rows: rows.map(lambda row: {"a": row}, 2).take(-1).map(lambda row: row["a"], 2),
     "unused": lambda rows: rows.map(lambda row: (row + 1, row)[1]),
     "checked": lambda rows: rows.map(_checked),
-    "captured": lambda rows: rows.map(lambda row: (_CAPTURED + 1, row)[1]),
+    "captured": lambda rows: _with_captured(rows, tf.range(3)),
     "map": lambda rows: rows.take(-1).map(lambda row: row + 1),
     "prefetch": lambda rows: rows.prefetch(1),
     "prefetch of nothing": lambda rows: rows.prefetch(0),

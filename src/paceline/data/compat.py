@@ -198,31 +198,6 @@ def count_of(dataset: Any) -> Any:
     return dataset._count
 
 
-def is_left_out(dataset: Any) -> bool:
-    """Whether TensorFlow leaves a stage out, as it changes nothing, before it makes one stage of two others."""
-    kind = kind_of(dataset)
-    if kind in ("Take", "Skip", "Repeat"):
-        count = int(count_of(dataset))
-        return count < 0 if kind == "Take" else count == (0 if kind == "Skip" else 1)
-    return kind in ("Map", "ParallelMap") and _returns_its_rows(traced_function_of(dataset))
-
-
-def _returns_its_rows(function: Any) -> bool:
-    if function is None or function.captured_inputs or len(function.inputs) != len(function.outputs):
-        return False
-    for given, returned in zip(function.inputs, function.outputs, strict=True):
-        if behind_identities(returned) is not given:
-            return False
-    return not any(has_state(one.type) for one in function.graph.get_operations())
-
-
-def behind_identities(tensor: Any) -> Any:
-    """What `tensor` of a traced function is, without operations that return what they are given."""
-    while tensor.op.type == "Identity":
-        [tensor] = tensor.op.inputs
-    return tensor
-
-
 def read_ahead_of(dataset: Any) -> int:
     """Elements in the buffer of a prefetch."""
     return int(dataset._buffer_size)

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from paceline.data import compat
 from paceline.data.fingerprint import draws_by_chance
+from paceline.data.left_out import is_left_out
 from paceline.data.row_wise import is_row_wise
 from paceline.data.staying_maps import (
     MAPS,
@@ -194,7 +195,7 @@ def _kept_apart(rows: Any, repeat: Any) -> Any:
     [source] = compat.inputs_of(repeat)
     if compat.kind_of(source) == "Shuffle":
         return rows
-    while compat.is_left_out(source):
+    while is_left_out(source):
         [source] = compat.inputs_of(source)
     return rows.take(-1 if compat.kind_of(source) == "Shuffle" else tf.int64.max)
 
