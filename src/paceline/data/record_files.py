@@ -27,6 +27,8 @@ _SHOWN_RECORDS = 5
 _CALL_BYTES, _CALL_ROWS = 1 << 20, 1024
 """What is read by one call from Python, at most: as much as the cache of a core holds."""
 
+_NONE = np.zeros(0, np.intp)
+
 
 class RecordFiles:
     """The records of some files, in order.
@@ -132,7 +134,10 @@ class RecordFiles:
             data = self._bytes(file, first, end + tail - first)
             if len(data) < end + tail - first:
                 raise self._shortened(file, first, first + len(data), end + tail)
-            if not tail and behind == at + 1:
+            if behind == at + 1:
+                if tail:
+                    footers.append(data[-tail:])
+                    data = data[:-tail]
                 found.append(data)
             else:
                 ends = [
@@ -155,8 +160,11 @@ class RecordFiles:
     def _to_check(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         """Which of some records are to be checked when they are read."""
         if self._check_sums == "never":
-            return np.zeros(0, np.intp)
-        return np.arange(len(rows)) if self._check_sums == "always" else np.flatnonzero(~self._is_checked[rows])
+            return _NONE
+        if self._check_sums == "always":
+            return np.arange(len(rows))
+        is_checked = self._is_checked[rows]
+        return _NONE if np.count_nonzero(is_checked) == len(rows) else np.flatnonzero(~is_checked)
 
     def _leave_out_damaged(self) -> None:
         """Reads all records once, and leaves out those whose data are damaged."""

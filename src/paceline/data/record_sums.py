@@ -26,8 +26,7 @@ def damaged_of(data: Sequence[bytes], footers: bytes) -> npt.NDArray[np.intp]:
         data: Of records.
         footers: The 4 bytes behind each, one after the other.
     """
-    value = google_crc32c.value
-    sums = np.fromiter((value(one) for one in data), np.uint32, len(data))
+    sums = np.fromiter(map(google_crc32c.value, data), np.uint32, len(data))
     return np.flatnonzero(masked(sums) != np.frombuffer(footers, "<u4"))
 
 
