@@ -1,0 +1,38 @@
+"""What a rule is."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from paceline.spmd.decisions import Decision, Operation
+from paceline.spmd.factors import Linear, decide
+from paceline.spmd.placements import Spec
+
+Rule = Callable[[Operation, Sequence[Spec]], "Decision | None"]
+"""From an operation and what is known of its inputs to how it runs on a rank; None: on whole inputs."""
+
+
+@dataclass(frozen=True)
+class MapOfFactors:
+    """A rule that is a map of factors (`factors.py`).
+
+    Args:
+        text: The map, or what writes it for an operation with these inputs; None from it: whole inputs.
+        linear: The inputs in which the operation is linear.
+    """
+
+    text: "str | Callable[[Operation, Sequence[Spec]], str | None]"
+    linear: Linear = ()
+
+    def __call__(self, op: Operation, specs: Sequence[Spec]) -> Decision | None:
+        text = self.text if isinstance(self.text, str) else self.text(op, specs)
+        return None if text is None else decide(op, specs, text, linear=self.linear)
+
+
+def rules(types: str | Iterable[str], rule: Rule) -> dict[str, Rule]:
+    """The same rule for several types of operations, named with spaces between."""
+    return dict.fromkeys(types.split() if isinstance(types, str) else types, rule)
+
+
+def letters(count: int, prefix: str = "d") -> list[str]:
+    """Names of factors that may be divided."""
+    return [f"{prefix}{index}" for index in range(count)]
