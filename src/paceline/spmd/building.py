@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.spmd import compat
-from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Decision, Need, Operation, Rebuilt
+from paceline.spmd.contents import of_sizes
+from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.messages import Messages
 from paceline.spmd.placements import Open, Partial, Placement, R, Sharded, Spec
 from paceline.spmd.sizes import ROWS, Size, Symbol
@@ -132,7 +133,9 @@ class Builder:
         if value.spec.element is not None:
             return self._list(value.spec, whole, need)
         if isinstance(need, Sharded):
-            return self._own_rows(whole, need)
+            rows = self._own_rows(whole, need)
+            self._shaped(value.spec.placed(need), rows)
+            return rows
         if isinstance(need, Partial):
             return whole if self.messages.rank == 0 else tf.zeros_like(whole)
         raise AssertionError(need)
@@ -140,23 +143,28 @@ class Builder:
     def _own_rows(self, whole: Any, shard: Sharded) -> Any:
         rank = whole.shape.rank
         block = self.size(shard.block)
-        begin: list[Any] = [0] * rank
-        length: list[Any] = [-1] * rank
-        begin[shard.dim] = tf.cast(self._size_of(FIRST_ROW) * block, tf.int64)
-        length[shard.dim] = tf.cast(self._size_of(OWN_ROWS) * block, tf.int64)
-        return tf.slice(whole, tf.stack([tf.cast(each, tf.int64) for each in begin]), tf.stack([tf.cast(each, tf.int64) for each in length]))
+        begin: list[Any] = [tf.constant(0, tf.int64)] * rank
+        length: list[Any] = [tf.constant(-1, tf.int64)] * rank
+        begin[shard.dim] = self._size_of(FIRST_ROW) * block
+        length[shard.dim] = self._size_of(OWN_ROWS) * block
+        return tf.slice(whole, tf.stack(begin), tf.stack(length))
 
     def _list(self, spec: Spec, whole: Any, need: Placement) -> Any:
         """A list of whole elements as one of rows or of addends."""
         if isinstance(need, Partial):
             return whole if self.messages.rank == 0 else tf.zeros_like(whole)
         assert isinstance(need, Sharded)
-        items = compat.stacked(whole, spec.element, self._static(spec))
+        items = compat.stacked(whole, spec.element, self._element_shape(spec.placed(R)))
         return compat.listed(self._own_rows(items, need.at(need.dim + 1)))
 
-    @staticmethod
-    def _static(spec: Spec) -> Any:
-        return None if spec.dims is None else [-1 if size.number is None else size.number for size in spec.dims]
+    def _element_shape(self, spec: Spec) -> Any:
+        """The shape of an element of a list, as this rank has it: TensorFlow wants to know it if the list is empty."""
+        if spec.dims is None:
+            return None
+        sizes = list(spec.dims)
+        if spec.shard is not None:
+            sizes[spec.shard.dim] = own(sizes[spec.shard.dim])
+        return self.content(of_sizes(sizes), tf.int32)
 
     def exchange(self, values: Iterable[Value]) -> None:
         """Makes these values whole: all addends in one message, all rows in another."""
@@ -180,13 +188,7 @@ class Builder:
     def _as_tensor(self, value: Value) -> Any:
         if value.spec.element is None:
             return value.tensor
-        return compat.stacked(value.tensor, value.spec.element, self._open_rows(value.spec))
-
-    def _open_rows(self, spec: Spec) -> Any:
-        shape = self._static(spec)
-        if shape is not None and isinstance(spec.placement, Sharded):
-            shape[spec.placement.dim] = -1
-        return shape
+        return compat.stacked(value.tensor, value.spec.element, self._element_shape(value.spec))
 
     def _whole(self, value: Value, tensor: Any) -> None:
         if isinstance(value.spec.placement, Partial):

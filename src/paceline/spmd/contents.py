@@ -275,6 +275,19 @@ def _stitched(op: Operation, contents: Sequence[Content]) -> Content:
     return of_sizes([entries.get(place, Size.of(0)) for place in range(max(entries) + 1)])
 
 
+def _concat_offsets(op: Operation, contents: Sequence[Content]) -> list[Content]:
+    axis, shapes = _number(contents[0]), contents[1:]
+    offset = Size.of(0)
+    results = []
+    for shape in shapes:
+        begin = of_numbers(np.zeros(len(shape), dtype=int))
+        begin[axis] = offset
+        offset = offset + shape[axis]
+        results.append(begin)
+    del op
+    return results
+
+
 def _tile(op: Operation, contents: Sequence[Content]) -> Content:
     del op
     return np.tile(contents[0], _axes(contents[1]))
@@ -377,6 +390,7 @@ _EVALUATE: dict[str, _Evaluate] = {
     "ZerosLike": _like(0),
     "OnesLike": _like(1),
     "DynamicStitch": _stitched,
+    "ConcatOffset": _concat_offsets,
     "Tile": _tile,
     "InvertPermutation": _inverted,
     "ReverseV2": _reversed,

@@ -89,7 +89,10 @@ def decide(op: Operation, specs: Sequence[Spec], text: str, *, linear: Linear = 
     dims = [_output_dims(op, index, factors, sizes) for index, factors in enumerate(outputs)]
 
     if any(isinstance(spec.placement, Partial) for spec in specs):
-        return _linear(specs, dims, linear)
+        decision = _linear(specs, dims, linear)
+        if decision is not None:
+            return decision
+        specs = [spec.placed(R) if isinstance(spec.placement, Partial) else spec for spec in specs]
     shards = [
         (factor, spec.shard)
         for factors, spec in zip(inputs, specs, strict=True)

@@ -25,11 +25,11 @@ from paceline.spmd import compat
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
 from paceline.spmd.messages import Messages
-from paceline.spmd.placements import Dims, Open, Partial, Placement, R, Sharded, Spec, known_content, new_dims
+from paceline.spmd.placements import Dims, Open, Partial, Placement, R, Sharded, Spec, common_content, new_dims
 from paceline.spmd.programs import Node, Program, Ref, program_of
 from paceline.spmd.rules.lists import joined
 from paceline.spmd.rules.table import decided
-from paceline.spmd.sizes import ROWS, UNKNOWN, Size, Symbol
+from paceline.spmd.sizes import ROWS, Size, Symbol
 
 LOOPS = ("While", "StatelessWhile")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
@@ -45,6 +45,7 @@ class Partitioner:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._programs: dict[Any, Program] = {}
+        self.waits: list[tuple[Any, ...]] = []
 
     def divided(self, traced: Any, rows: Sequence[bool]) -> Any:
         """A `tf.function` of `(all rows, first row, *own inputs)` with the outputs of `traced`, which are whole.
@@ -106,11 +107,14 @@ class Partitioner:
         def finish(number: int, plan: Any) -> None:
             node = program.nodes[number]
             after = [op for other in sorted(node.before) for op in built[other]]
-            graph = compat.current_graph()
-            start = len(graph.get_operations()) if not after else 0
-            with tf.control_dependencies(after):
-                outputs = self._build(builder, node, plan, [values[ref] for ref in node.inputs])
-            del start
+            inputs = [values[ref] for ref in node.inputs]
+            try:
+                with tf.control_dependencies(after):
+                    outputs = self._build(builder, node, plan, inputs)
+            except Exception as error:
+                specs = ", ".join(f"{value.spec.placement} {value.spec.dims}" for value in inputs)
+                error.add_note(f"while the step's {node.op.type} {node.op.name!r} of ({specs}) was divided as {plan.needs}")
+                raise
             built[number] = self._ends(outputs, node)
             for ref, value in zip(node.outputs, outputs, strict=True):
                 values[ref] = value
@@ -131,6 +135,7 @@ class Partitioner:
                 plan = self._plan(node, [value.spec for value in inputs])
                 absent = [v for v, need in zip(inputs, plan.needs, strict=True) if v.needs_message(need)]
                 if absent:
+                    self.waits.extend((node.op.type, node.op.name, v.spec.placement, v.spec.dims) for v in absent)
                     waiting.append((number, plan, absent))
                 else:
                     finish(number, plan)
@@ -330,9 +335,13 @@ class _Variable:
         dims, changed = self._common_dims(old.dims, other.dims, placement)
         if isinstance(old.placement, Open) and old.dims is None:
             dims, changed = other.dims, other.dims is not None
-        content = _common_content(old.content, other.content)
+        content = common_content(old.content, other.content)
+        if isinstance(old.placement, Open):
+            content = other.content
         changed |= placement != old.placement
         changed |= (content is None) != (old.content is None) or _knows_less(content, old.content)
+        if placement != R:
+            content = None
         self.spec = Spec(placement, dims, content, old.element or other.element)
         return changed
 
@@ -381,12 +390,6 @@ def _either(one: Spec, two: Spec, name: str) -> Spec:
     variable = _Variable(one, name)
     variable.joined_by(two)
     return variable.spec
-
-
-def _common_content(one: np.ndarray | None, two: np.ndarray | None) -> np.ndarray | None:
-    if one is None or two is None or one.shape != two.shape:
-        return None
-    return known_content(np.asarray(np.frompyfunc(lambda a, b: a if a == b else UNKNOWN, 2, 1)(one, two), dtype=object))
 
 
 def _knows_less(one: np.ndarray | None, two: np.ndarray | None) -> bool:

@@ -129,3 +129,10 @@ def known_content(content: "np.ndarray | None") -> "np.ndarray | None":
     if content is None or (content.size and all(entry is UNKNOWN or not entry.known for entry in content.reshape(-1))):
         return None
     return content
+
+
+def common_content(one: "np.ndarray | None", two: "np.ndarray | None") -> "np.ndarray | None":
+    """What is true of both contents."""
+    if one is None or two is None or one.shape != two.shape:
+        return None
+    return known_content(np.asarray(np.frompyfunc(lambda a, b: a if a == b else UNKNOWN, 2, 1)(one, two), dtype=object))

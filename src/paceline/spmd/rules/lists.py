@@ -1,14 +1,15 @@
 """Lists of tensors, in which loops collect what they compute, and backward loops find it again.
 
-A list's placement is that of its elements. A list without an element is `Open`: it becomes what is put into it. Where a list
+A list's placement, sizes and content are those of its elements. A list without an element is `Open`: it becomes what is put into it. Where a list
 and an element differ, the element is made what the list is if that costs no message, else the list becomes whole.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
-from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, new_dims
+from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, common_content, new_dims
 from paceline.spmd.rules.rule import Rule, rules
 from paceline.spmd.sizes import ROWS, Size
 
@@ -77,14 +78,20 @@ def _put(op: Operation, specs: Sequence[Spec]) -> Decision:
     placement = joined(into.placement, item.placement)
     if isinstance(placement, Open):
         placement = R
-    dims = item.dims if into.dims is None else into.dims
-    if into.dims is not None and item.dims is not None:
+    dims = item.dims if isinstance(into.placement, Open) else into.dims
+    if into.dims is not None and item.dims is not None and len(into.dims) != len(item.dims):
+        dims = None
+    elif into.dims is not None and item.dims is not None:
         dims = tuple(
             one if one == two else _differing(op, axis)
             for axis, (one, two) in enumerate(zip(into.dims, item.dims, strict=True))
         )
     rest = tuple(R for _ in specs[1:-1])
-    return Decision((placement, *rest, placement), (Spec(placement, dims, element=into.element or op.get_attr("element_dtype")),))
+    content = None
+    if placement == R:
+        content = item.content if isinstance(into.placement, Open) else common_content(into.content, item.content)
+    element = into.element or op.get_attr("element_dtype")
+    return Decision((placement, *rest, placement), (Spec(placement, dims, content, element),))
 
 
 def _differing(op: Operation, axis: int) -> Size:
@@ -120,9 +127,9 @@ def _taken(op: Operation, specs: Sequence[Spec]) -> Decision | None:
             placement = data.shard.at(data.shard.dim + 1)
         if dims is not None and isinstance(placement, Sharded):
             dims = (*dims[: placement.dim], placement.size, *dims[placement.dim + 1 :])
-    outputs = [Spec(placement, dims)]
+    outputs = [Spec(placement, dims, None if stack else data.content)]
     if op.type == "TensorListPopBack":
-        outputs.insert(0, Spec(kept, data.dims, element=data.element))
+        outputs.insert(0, Spec(kept, data.dims, data.content, data.element))
     return Decision((kept, *rest), tuple(outputs))
 
 
@@ -131,9 +138,34 @@ def _length(op: Operation, specs: Sequence[Spec]) -> Decision:
     return Decision((specs[0].placement,), (Spec(R, ()),))
 
 
+def _shape_of_elements(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """The shape of an element on all ranks, where it is known; of a list without an element, what it was made with."""
+    data = specs[0]
+    if data.dims is None:
+        return None
+    output = Spec(R, (Size.of(len(data.dims)),), of_sizes(data.dims))
+
+    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
+        del inputs
+        return [builder.content(output.content, op.outputs[0].dtype)]
+
+    return Decision((data.placement,), (output,), build)
+
+
 def _resized(op: Operation, specs: Sequence[Spec]) -> Decision:
     del op
     return Decision((specs[0].placement, R), (specs[0],))
+
+
+def of_lists(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """What operations on tensors do to lists of them: `Identity`, `ZerosLike`, `AddN`."""
+    if op.type not in ("Identity", "ZerosLike", "AddN"):
+        return None
+    placement, dims = specs[0].placement, specs[0].dims
+    for spec in specs[1:]:
+        placement = joined(placement, spec.placement)
+        dims = spec.dims if dims is None else dims
+    return Decision(tuple(placement for _ in specs), (Spec(placement, dims, element=specs[0].element),))
 
 
 TABLE: dict[str, Rule] = {
@@ -142,5 +174,6 @@ TABLE: dict[str, Rule] = {
     **rules("TensorListSetItem TensorListPushBack", _put),
     **rules("TensorListGetItem TensorListPopBack TensorListStack", _taken),
     "TensorListLength": _length,
+    "TensorListElementShape": _shape_of_elements,
     "TensorListResize": _resized,
 }

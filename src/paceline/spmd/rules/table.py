@@ -1,6 +1,7 @@
 """All rules, and the one way to ask them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
@@ -22,13 +23,15 @@ RULES: dict[str, Rule] = {
 def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
     """How `op` runs on a rank: as its rule says, else on whole tensors."""
     rule = RULES.get(op.type)
-    decision = None if rule is None else rule(op, specs)
+    decision = lists.of_lists(op, specs) if any(spec.element is not None for spec in specs) else None
+    if decision is None and rule is not None:
+        decision = rule(op, specs)
     if decision is None:
         decision = Decision(tuple(R for _ in specs), tuple(_static(op, index) for index in range(len(op.outputs))))
     if any(spec.placement == R and spec.content is None for spec in decision.outputs):
         found = contents.evaluated(op, [spec.content if spec.placement == R else None for spec in specs])
         outputs = tuple(
-            Spec(spec.placement, spec.dims, known_content(content)) if spec.placement == R and spec.content is None else spec
+            replace(spec, content=known_content(content)) if spec.placement == R and spec.content is None else spec
             for spec, content in zip(decision.outputs, found, strict=True)
         )
         decision = Decision(decision.needs, outputs, decision.build, decision.also)
