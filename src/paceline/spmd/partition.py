@@ -330,8 +330,8 @@ class _Variable:
         placement = R if self._whole else joined(old.placement, other.placement)
         if isinstance(placement, Sharded) and not (_can_be(old, placement) and _can_be(other, placement)):
             placement = R
-        if placement == R and not (old.placement == R and other.placement == R):
-            self._whole = True
+        if placement == R and not all(each == R or isinstance(each, Open) for each in (old.placement, other.placement)):
+            self._whole = True  # for good: what is whole because two ways do not fit would else turn back and forth
         dims, changed = self._common_dims(old.dims, other.dims, placement)
         if isinstance(old.placement, Open) and old.dims is None:
             dims, changed = other.dims, other.dims is not None
