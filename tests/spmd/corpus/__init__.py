@@ -1,0 +1,48 @@
+"""What Keras's own steps execute: operations with their attributes and values, to try the partitioner's rules on."""
+
+import pickle
+from hashlib import sha256
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from .instances import Corpus, Instance, StepInput, Value
+from .interpreter import run_whole
+from .steps import REFUSALS, ROWS, TracedStep, refusal_noted, traced_steps
+from .table import lines, op_types
+
+__all__ = [
+    "ROWS",
+    "Corpus",
+    "Instance",
+    "StepInput",
+    "TracedStep",
+    "Value",
+    "corpus",
+    "lines",
+    "op_types",
+    "run_whole",
+    "traced_steps",
+]
+
+_CACHE = Path(__file__).parent / ".cache"
+
+
+def corpus(*classes: str, options: bool = True) -> Corpus:
+    """What the steps of the classes execute whose path begins with one of these (none given: of all classes)."""
+    sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    what = f"{classes} {options} {keras.__version__} {tf.__version__}".encode() + sources
+    cached = _CACHE / sha256(what).hexdigest()
+    if cached.exists():
+        made: Corpus = pickle.loads(cached.read_bytes())
+        return made
+    made = Corpus()
+    for step in traced_steps(lambda name: not classes or name.startswith(classes), options):
+        with refusal_noted(step.name):
+            made.add(step)
+        keras.utils.clear_session(free_memory=False)
+    made.refusals = dict(REFUSALS)
+    _CACHE.mkdir(exist_ok=True)
+    cached.write_bytes(pickle.dumps(made))
+    return made
