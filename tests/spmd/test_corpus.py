@@ -1,10 +1,14 @@
 """The corpus holds what Keras executes: every public class, and operations that can be executed again."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
-
-from tests.spmd.corpus import ROWS, Corpus, Instance, corpus, run_whole, traced_steps
-from tests.spmd.corpus.contents import Items, content, kept
+import tensorflow as tf
+from tests.spmd.corpus import ROWS, Corpus, Extent, Instance, corpus, run_whole, traced_steps
+from tests.spmd.corpus.contents import Content, Items, content, kept
 from tests.spmd.corpus.keras_classes import EXCUSED
 from tests.spmd.corpus.steps import MODULES, public_activations, public_classes
 
@@ -13,7 +17,7 @@ SOME = ("layers.Dropout", "layers.LSTM", "layers.SpatialDropout1D", "metrics.AUC
 
 @pytest.fixture(scope="module")
 def some() -> Corpus:
-    return corpus(*SOME, options=False)
+    return corpus(*SOME, extent=Extent.FIRST)
 
 
 @pytest.mark.slow
@@ -21,7 +25,7 @@ def some() -> Corpus:
 def test_every_public_class_has_a_step_or_a_reason_for_none():
     public = {name for module in MODULES for name, _ in public_classes(module)}
     public |= {name for name, _ in public_activations()}
-    made = corpus(options=False)
+    made = corpus(extent=Extent.FIRST)
     missing = {name: made.refusals.get(name) for name in public - made.made - set(EXCUSED)}
     assert not missing, "these classes have no step; give arguments in keras_classes.py, or a reason in EXCUSED"
     assert not set(EXCUSED) & made.made
@@ -29,15 +33,18 @@ def test_every_public_class_has_a_step_or_a_reason_for_none():
 
 
 def test_steps_run_as_tensorflow_runs_them():
-    for step in traced_steps(lambda name: name.startswith(SOME), options=False):
+    for step in traced_steps(lambda name: name.startswith(SOME), extent=Extent.FIRST):
         arguments = [*step.batch(ROWS[0]), *step.function.captured_inputs]
-        results = []
-        for run in (run_whole, lambda graph, values: step.function._inference_function.call_flat(*values)):
-            with kept(arguments):
-                outputs = run(step.function.graph, arguments)
-                results.append([*map(content, outputs), *map(content, arguments)])
-        for one, other in zip(*results, strict=True):
+        by_operation = _results(arguments, partial(run_whole, step.function.graph))
+        by_tensorflow = _results(arguments, step.function._inference_function.call_preflattened)
+        for one, other in zip(by_operation, by_tensorflow, strict=True):
             np.testing.assert_array_equal(one, other, err_msg=step.name)
+
+
+def _results(arguments: list[tf.Tensor], run: Callable[[list[tf.Tensor]], Any]) -> list[Content]:
+    """What a step gives, and what its variables hold afterwards."""
+    with kept(arguments):
+        return list(map(content, [*tf.nest.flatten(run(arguments)), *arguments]))
 
 
 def test_operations_executed_again_give_what_they_gave(some: Corpus):
@@ -49,16 +56,14 @@ def test_operations_executed_again_give_what_they_gave(some: Corpus):
 
 def _compare(instance: Instance) -> None:
     outputs, assigned = instance.run()
-    for value, got in zip(instance.outputs, outputs, strict=True):
-        if isinstance(value.content, Items):
-            assert isinstance(got, Items)
-            assert len(got.arrays) == len(value.content.arrays)
-            for expected, array in zip(value.content.arrays, got.arrays, strict=True):
-                np.testing.assert_array_equal(array, expected, err_msg=str(instance))
-        else:
-            np.testing.assert_array_equal(got, value.content, err_msg=str(instance))
-    for index, expected in instance.assigned.items():
-        np.testing.assert_array_equal(assigned[index], expected, err_msg=str(instance))
+    expected = [value.content for value in instance.outputs] + list(instance.assigned.values())
+    for one, other in zip([*outputs, *assigned.values()], expected, strict=True):
+        for array, wanted in zip(_arrays(one), _arrays(other), strict=True):
+            np.testing.assert_array_equal(array, wanted, err_msg=str(instance))
+
+
+def _arrays(shown: Content) -> list[np.ndarray | None]:
+    return [shown.element_shape, *shown.arrays] if isinstance(shown, Items) else [shown]
 
 
 def test_sizes_tell_rows_from_what_is_fixed(some: Corpus):

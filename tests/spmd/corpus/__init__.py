@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from .instances import Corpus, Instance, StepInput, Value
 from .interpreter import run_whole
-from .steps import REFUSALS, ROWS, TracedStep, refusal_noted, traced_steps
+from .steps import REFUSALS, ROWS, Extent, TracedStep, refusal_noted, traced_steps
 from .table import lines, op_types
 
 __all__ = [
     "ROWS",
     "Corpus",
+    "Extent",
     "Instance",
     "StepInput",
     "TracedStep",
@@ -29,18 +30,21 @@ __all__ = [
 _CACHE = Path(__file__).parent / ".cache"
 
 
-def corpus(*classes: str, options: bool = True) -> Corpus:
+def corpus(*classes: str, extent: Extent = Extent.OPTIONS) -> Corpus:
     """What the steps of the classes execute whose path begins with one of these (none given: of all classes)."""
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    what = f"{classes} {options} {keras.__version__} {tf.__version__}".encode() + sources
+    what = f"{classes} {extent} {keras.__version__} {tf.__version__}".encode() + sources
     cached = _CACHE / sha256(what).hexdigest()
     if cached.exists():
         made: Corpus = pickle.loads(cached.read_bytes())
         return made
     made = Corpus()
-    for step in traced_steps(lambda name: not classes or name.startswith(classes), options):
+    REFUSALS.clear()
+    for step in traced_steps(lambda name: not classes or name.startswith(classes), extent):
+        step.fits = False
         with refusal_noted(step.name):
             made.add(step)
+            step.fits = True
         keras.utils.clear_session(free_memory=False)
     made.refusals = dict(REFUSALS)
     _CACHE.mkdir(exist_ok=True)

@@ -1,8 +1,9 @@
-"""Prints the types of operations: `python -m tests.spmd.corpus [--plain] [CLASS …]`; plain is without options."""
+"""Prints the types of operations: `python -m tests.spmd.corpus [first|inputs|options] [CLASS …]`."""
 
 import sys
 
-from . import corpus, lines
+from . import Extent, corpus, lines
 
-made = corpus(*(item for item in sys.argv[1:] if item != "--plain"), options="--plain" not in sys.argv)
-print(*lines(made), sep="\n")
+_, *classes = sys.argv
+extent = Extent[classes.pop(0).upper()] if classes and classes[0].upper() in Extent.__members__ else Extent.OPTIONS
+print(*lines(corpus(*classes, extent=extent)), sep="\n")

@@ -14,6 +14,8 @@ class Items:
     """What a list of tensors holds; None where nothing is set."""
 
     dtype: str
+    element_shape: np.ndarray
+    """What the list says about them all: -1 for a size that differs, and for all of it."""
     arrays: tuple[np.ndarray | None, ...]
 
     @property
@@ -52,7 +54,9 @@ def tensor(value: Content, dtype: str) -> tf.Tensor:
         return variable.handle
     if isinstance(value, Items):
         count = len(value.arrays)
-        made = tf.raw_ops.TensorListReserve(element_shape=-1, num_elements=count, element_dtype=value.dtype)
+        made = tf.raw_ops.TensorListReserve(
+            element_shape=value.element_shape, num_elements=count, element_dtype=value.dtype
+        )
         for index, array in enumerate(value.arrays):
             if array is not None:
                 made = tf.raw_ops.TensorListSetItem(input_handle=made, index=index, item=array)
@@ -87,4 +91,5 @@ def _items(handle: tf.Tensor, dtype: str) -> Items | None:
             arrays.append(np.asarray(item.numpy()))
         except tf.errors.InvalidArgumentError:
             arrays.append(None)
-    return Items(dtype, tuple(arrays))
+    element_shape = tf.raw_ops.TensorListElementShape(input_handle=handle, shape_type=tf.int32)
+    return Items(dtype, element_shape.numpy(), tuple(arrays))

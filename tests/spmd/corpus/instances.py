@@ -56,13 +56,14 @@ class Instance:
         """Whether all that it needs is at hand to execute it by itself."""
         return not self.calls_functions and all(value.content is not None for value in self.inputs)
 
-    def run(self) -> tuple[list[Content], dict[int, Content]]:
-        """Executes it whole by itself: what its outputs hold, and its variables afterwards."""
-        inputs = [tensor(value.content, value.dtype) for value in self.inputs]
-        outputs = execute_operation(self.type, self.attrs, inputs, len(self.outputs))
+    def run(self, inputs: Sequence[Content] | None = None) -> tuple[list[Content], dict[int, Content]]:
+        """Executes it by itself, with its own inputs or others: its outputs, and its variables afterwards."""
+        contents = [value.content for value in self.inputs] if inputs is None else inputs
+        tensors = [tensor(item, value.dtype) for item, value in zip(contents, self.inputs, strict=True)]
+        outputs = execute_operation(self.type, self.attrs, tensors, len(self.outputs))
         kinds = [value.content.dtype if isinstance(value.content, Items) else None for value in self.outputs]
         shown = [content(output, kind) for output, kind in zip(outputs, kinds, strict=True)]
-        return shown, {index: content(inputs[index]) for index in self.assigned}
+        return shown, {index: content(tensors[index]) for index in self.assigned}
 
 
 @dataclass(frozen=True)

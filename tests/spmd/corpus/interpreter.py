@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import function_def_to_graph, op_def_registry
 
 Observer = Callable[[str, tf.Operation, Sequence[tf.Tensor], Callable[[], Sequence[tf.Tensor]]], Sequence[tf.Tensor]]
 """Given where, the operation, its inputs, and what executes it: executes it and returns its outputs."""
@@ -89,9 +89,17 @@ class _Execution:
         return variables
 
     def _call(self, function: str, arguments: Sequence[tf.Tensor], label: str, turn: int = 0) -> list[tf.Tensor]:
-        graph = self._operation.graph._get_function(function).graph
+        graph = _graph(self._operation.graph, function)
         observe = self._observe if turn < SHOWN_TURNS else _unobserved
         return run(graph, arguments, observe, f"{self._path}/{label}" if label else self._path)
+
+
+def _graph(caller: tf.Graph, function: str) -> tf.Graph:
+    definition = caller._get_function(function)
+    if hasattr(definition, "graph"):
+        return definition.graph
+    with caller.as_default():  # a function of TensorFlow's older kind; it calls others of its caller's
+        return function_def_to_graph.function_def_to_graph(definition.definition)
 
 
 def _unobserved(

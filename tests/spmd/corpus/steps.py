@@ -1,10 +1,12 @@
 """The training step that Keras itself traces, for a small model around each of its public classes."""
 
 import contextlib
+import enum
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import keras
@@ -17,6 +19,14 @@ ROWS = (5, 7)
 """The sizes of the two batches on which each step is run."""
 
 MODULES = ("optimizers", "optimizers.schedules", "regularizers", "constraints", "losses", "layers", "metrics")
+
+
+class Extent(enum.Enum):
+    """Which steps there are for a class."""
+
+    FIRST = "one"
+    INPUTS = "one for each of some kinds of inputs"
+    OPTIONS = "these, and one for each option of the class"
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class Field:
     @property
     def dtype(self) -> str:
         """The type of its numbers."""
-        return {"whole": "int64", "tokens": "int64", "words": "string"}.get(self.kind, "float64")
+        return {"whole": "int64", "tokens": "int64", "words": "string"}.get(self.kind, keras.config.floatx())
 
     def symbol(self) -> Any:
         """An input of a functional model."""
@@ -72,6 +82,8 @@ class TracedStep:
     function: Any = field(repr=False)
     """The concrete function; its first inputs are the batch, the others captured variables and constants."""
     fields: list[Field] = field(repr=False)
+    fits: bool = True
+    """Made false by who finds that it does not run; others are then tried for the class."""
 
     def batch(self, rows: int) -> list[tf.Tensor]:
         """A batch, in the order of the function's inputs; a smaller one is the beginning of a larger one."""
@@ -96,20 +108,35 @@ def refusal_noted(name: str) -> Iterator[None]:
             REFUSALS[name].append(text)
 
 
-def traced_steps(wanted: Callable[[str], bool] = lambda name: True, options: bool = True) -> Iterator[TracedStep]:
-    """The steps of all public classes whose path is wanted, in float64, for batches of any size."""
-    before = keras.config.floatx()
-    keras.config.set_floatx("float64")
+def traced_steps(
+    wanted: Callable[[str], bool] = lambda name: True, extent: Extent = Extent.OPTIONS
+) -> Iterator[TracedStep]:
+    """The steps of all public classes whose path is wanted, in float64 where that runs, for batches of any size."""
+    public: list[tuple[str, Callable[[Extent], Iterator[TracedStep]]]] = []
+    for module in MODULES:
+        public += [(name, partial(_FAMILIES[module], name, kind)) for name, kind in public_classes(module)]
+    public += [(name, partial(_activation_steps, name, function)) for name, function in public_activations()]
+    for name, steps in public:
+        if wanted(name) and name not in EXCUSED:
+            fits = False
+            for numbers in ("float64", "float32"):  # some kernels have no float64
+                with _floating(numbers):
+                    for step in () if fits else steps(extent):
+                        yield step
+                        fits |= step.fits
+
+
+@contextlib.contextmanager
+def _floating(dtype: str) -> Iterator[None]:
+    """Keras computes in this type meanwhile."""
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx(dtype)
+    keras.config.set_dtype_policy(dtype)
     try:
-        for module in MODULES:
-            for name, kind in public_classes(module):
-                if wanted(name) and name not in EXCUSED:
-                    yield from _FAMILIES[module](name, kind, options)
-        for name, function in public_activations():
-            if wanted(name):
-                yield from _activation_steps(name, function)
+        yield
     finally:
-        keras.config.set_floatx(before)
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
 
 
 ROW = Field((8,))
@@ -124,6 +151,7 @@ _LAYER_INPUTS: dict[str, Any] = {
     "row": ROW,
     "masked": TOKENS,
     "volume": VOLUME,
+    "wide": Field((4, 32)),
     "film": Field((2, 4, 4, 4, 2)),
     "tokens": TOKENS,
     "word": Field((1,), "words"),
@@ -134,18 +162,21 @@ _LAYER_INPUTS: dict[str, Any] = {
     "boxes": {"images": IMAGE, "bounding_boxes": {"boxes": Field((2, 4), "boxes"), "labels": Field((2,), "whole")}},
 }
 
-_MODELS = 3
-"""So many of the inputs that fit are taken for a layer, loss or metric as it is; an option takes one."""
+
+def _inputs(extent: Extent) -> int:
+    """So many of the inputs that fit are taken for a layer, loss or metric as it is; an option takes one."""
+    return 1 if extent is Extent.FIRST else 3
 
 
-def _layer_steps(name: str, kind: type, options: bool) -> Iterator[TracedStep]:
-    for option, make in makers(kind, options):
+def _layer_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]:
+    for option, make in makers(kind, extent is Extent.OPTIONS):
         taken = 0
         for label, fields in _LAYER_INPUTS.items():
-            if taken < (1 if option or isinstance(fields, dict) else _MODELS):
+            if taken < (1 if option or isinstance(fields, dict) else _inputs(extent)):
                 with refusal_noted(name):
-                    yield _layer_step(name, f"{option} {label}".strip(), make, fields, masked=label == "masked")
-                    taken += 1
+                    step = _layer_step(name, f"{option} {label}".strip(), make, fields, masked=label == "masked")
+                    yield step
+                    taken += step.fits
 
 
 def _layer_step(name: str, variant: str, make: Make, fields: Any, masked: bool) -> TracedStep:
@@ -168,7 +199,7 @@ def _layer_step(name: str, variant: str, make: Make, fields: Any, masked: bool) 
 
 def _led(symbol: Any) -> Any:
     """Floating numbers come through a trained layer, so that gradients go through what follows."""
-    if symbol.dtype != "float64":
+    if symbol.dtype != keras.config.floatx():
         return symbol
     return keras.layers.Dense(symbol.shape[-1])(symbol)
 
@@ -197,29 +228,30 @@ _PREDICTIONS: dict[str, tuple[Field, tuple[Any, ...], Field, Field | None]] = {
 """What is given, the last layer, the targets, and the rows' weights."""
 
 
-def _loss_steps(name: str, kind: type, options: bool) -> Iterator[TracedStep]:
-    return _predicting_steps(name, kind, options, lambda make: {"loss": make()})
+def _loss_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]:
+    return _predicting_steps(name, kind, extent, lambda make: {"loss": make()})
 
 
-def _metric_steps(name: str, kind: type, options: bool) -> Iterator[TracedStep]:
+def _metric_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]:
     def compiled(make: Make) -> dict[str, Any]:
         return {"loss": _square, "metrics": [make()], "weighted_metrics": [make()]}
 
-    return _predicting_steps(name, kind, options, compiled)
+    return _predicting_steps(name, kind, extent, compiled)
 
 
 def _predicting_steps(
-    name: str, kind: type, options: bool, compiled: Callable[[Make], dict[str, Any]]
+    name: str, kind: type, extent: Extent, compiled: Callable[[Make], dict[str, Any]]
 ) -> Iterator[TracedStep]:
-    for option, make in makers(kind, options):
+    for option, make in makers(kind, extent is Extent.OPTIONS):
         taken = 0
         for label, (given, last, target, weight) in _PREDICTIONS.items():
-            if taken < (1 if option else _MODELS):
+            if taken < (1 if option else _inputs(extent)):
                 with refusal_noted(name):
                     model = keras.Sequential([given.symbol(), keras.layers.Dense(*last)])
                     variant = f"{option} {label}".strip()
-                    yield _traced(name, variant, model, given, target, weight, **compiled(make))
-                    taken += 1
+                    step = _traced(name, variant, model, given, target, weight, **compiled(make))
+                    yield step
+                    taken += step.fits
 
 
 def _square(y: Any, predicted: Any) -> Any:
@@ -227,8 +259,8 @@ def _square(y: Any, predicted: Any) -> Any:
     return keras.ops.mean(keras.ops.square(predicted), axis=-1)
 
 
-def _optimizer_steps(name: str, kind: type, options: bool) -> Iterator[TracedStep]:
-    for option, make in makers(kind, options):
+def _optimizer_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]:
+    for option, make in makers(kind, extent is Extent.OPTIONS):
         with refusal_noted(name):
             model = keras.Sequential(
                 [
@@ -241,30 +273,30 @@ def _optimizer_steps(name: str, kind: type, options: bool) -> Iterator[TracedSte
             yield _traced(name, option, model, TOKENS, Field((3,)), loss="mse", optimizer=make())
 
 
-def _schedule_steps(name: str, kind: type, options: bool) -> Iterator[TracedStep]:
-    for option, make in makers(kind, options):
+def _schedule_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]:
+    for option, make in makers(kind, extent is Extent.OPTIONS):
         with refusal_noted(name):
             optimizer = keras.optimizers.SGD(make())
             model = keras.Sequential([ROW.symbol(), keras.layers.Dense(3)])
             yield _traced(name, option, model, ROW, Field((3,)), loss="mse", optimizer=optimizer)
 
 
-def _regularizer_steps(name: str, kind: type, options: bool) -> Iterator[TracedStep]:
-    for option, make in makers(kind, options):
-        with refusal_noted(name):
-            layer = keras.layers.Dense(3, kernel_regularizer=make(), activity_regularizer=make())
-            model = keras.Sequential([ROW.symbol(), layer])
-            yield _traced(name, option, model, ROW, Field((3,)), loss="mse")
+def _regularizer_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]:
+    for option, make in makers(kind, extent is Extent.OPTIONS):
+        for what in ("kernel_regularizer", "activity_regularizer"):
+            with refusal_noted(name):
+                model = keras.Sequential([ROW.symbol(), keras.layers.Dense(3, **{what: make()})])
+                yield _traced(name, f"{option} {what}".strip(), model, ROW, Field((3,)), loss="mse")
 
 
-def _constraint_steps(name: str, kind: type, options: bool) -> Iterator[TracedStep]:
-    for option, make in makers(kind, options):
+def _constraint_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]:
+    for option, make in makers(kind, extent is Extent.OPTIONS):
         with refusal_noted(name):
             model = keras.Sequential([ROW.symbol(), keras.layers.Dense(3, kernel_constraint=make())])
             yield _traced(name, option, model, ROW, Field((3,)), loss="mse")
 
 
-def _activation_steps(name: str, function: Callable[..., Any]) -> Iterator[TracedStep]:
+def _activation_steps(name: str, function: Callable[..., Any], extent: Extent) -> Iterator[TracedStep]:
     for given in (ROW, SERIES):
         with refusal_noted(name):
             model = keras.Sequential([given.symbol(), keras.layers.Dense(4), keras.layers.Activation(function)])
@@ -272,7 +304,7 @@ def _activation_steps(name: str, function: Callable[..., Any]) -> Iterator[Trace
             yield _traced(name, f"rank {len(given.shape) + 1}", model, given, target, loss="mse")
 
 
-_FAMILIES: dict[str, Callable[[str, type, bool], Iterator[TracedStep]]] = {
+_FAMILIES: dict[str, Callable[[str, type, Extent], Iterator[TracedStep]]] = {
     "layers": _layer_steps,
     "losses": _loss_steps,
     "metrics": _metric_steps,
