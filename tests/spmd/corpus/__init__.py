@@ -1,4 +1,13 @@
-"""What Keras's own steps execute: operations with their attributes and values, to try the partitioner's rules on."""
+"""What Keras's own steps execute: operations with their attributes and values, to try the partitioner's rules on.
+
+    made = corpus("layers.Dense", extent=Extent.FIRST)
+    for instance in made.instances:
+        if instance.runs_alone:
+            outputs, assigned = instance.run([value.content for value in instance.inputs])
+
+`Value.dims` tells which dimensions count rows: (5, 7) is rows, (45, 63) nine times the rows, (4, 4) is fixed. What a
+corpus holds is kept in `.cache`, which may be removed at any time.
+"""
 
 import pickle
 from hashlib import sha256

@@ -35,8 +35,10 @@ def execute_operation(kind: str, attrs: dict[str, Any], inputs: Sequence[Any], o
 
 
 def calls_functions(kind: str) -> bool:
-    """Whether operations of a type take functions."""
-    return not {"func", "list(func)"}.isdisjoint(_types_of_attributes(kind).values())
+    """Whether operations of a type take functions, or are called by the name of one."""
+    return op_def_registry.get(kind) is None or not {"func", "list(func)"}.isdisjoint(
+        _types_of_attributes(kind).values()
+    )
 
 
 def run(graph: tf.Graph, arguments: Sequence[tf.Tensor], observe: Observer, where: str = "") -> list[tf.Tensor]:
@@ -78,6 +80,8 @@ class _Execution:
                 return self._call(branches[taken], inputs[1:], f"branch_{taken}")
             case "While" | "StatelessWhile":
                 return self._loop()
+            case kind if op_def_registry.get(kind) is None:
+                return self._call(kind, inputs, "")
             case kind:
                 return execute_operation(kind, attributes(operation), inputs, len(operation.outputs))
 
@@ -127,7 +131,8 @@ def _needed(graph: tf.Graph) -> Iterator[tf.Operation]:
 
 @functools.cache
 def _types_of_attributes(kind: str) -> dict[str, str]:
-    return {attribute.name: attribute.type for attribute in op_def_registry.get(kind).attr}
+    definition = op_def_registry.get(kind)
+    return {} if definition is None else {attribute.name: attribute.type for attribute in definition.attr}
 
 
 def _plain(value: Any) -> Any:

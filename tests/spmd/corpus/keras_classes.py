@@ -3,6 +3,7 @@
 import inspect
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import keras
@@ -16,6 +17,7 @@ EXCUSED = {
     "layers.InputSpec": "no layer",
     "layers.JaxLayer": "JAX's",
     "layers.Layer": "a base class",
+    "layers.STFTSpectrogram": "needs SciPy",
     "layers.TFSMLayer": "needs a saved model",
     "layers.TorchModuleWrapper": "PyTorch's",
     "layers.Wrapper": "a base class",
@@ -37,15 +39,16 @@ _NEEDED: dict[str, list[Any]] = {
     "decay_rate": [0.5],
     "decay_steps": [3],
     "default_optimizer": [lambda: keras.optimizers.SGD(0.1)],
+    "default_value": [-0.2],
     "dims": [(2, 1)],
     "equation": ["...x,xy->...y"],
-    "factor": [0.3],
+    "factor": [0.3, 4],
     "filters": [4],
     "first_decay_steps": [3],
     "fn": [lambda: keras.losses.mean_absolute_error],
     "function": [lambda: _doubled],
     "head_dim": [3],
-    "height": [4],
+    "height": [4, 6],
     "height_factor": [0.3],
     "initial_learning_rate": [0.1],
     "inner_optimizer": [lambda: keras.optimizers.SGD(0.1)],
@@ -75,9 +78,10 @@ _NEEDED: dict[str, list[Any]] = {
     "stddev": [0.3],
     "target_class_ids": [(0, 1)],
     "target_shape": [(-1, 2)],
+    "threshold": [0.1],
     "units": [4],
     "values": [lambda: [0.1, 0.05, 0.01]],
-    "width": [4],
+    "width": [4, 6],
     "width_factor": [0.3],
 }
 """Values for parameters without a default; what must be made afresh for each object is made by a function."""
@@ -85,6 +89,7 @@ _NEEDED: dict[str, list[Any]] = {
 _GIVEN: dict[str, Any] = {
     "bin_boundaries": (-0.5, 0.0, 0.5),
     "fft_length": 8,
+    "frame_length": 4,
     "mean": 0.5,
     "num_mel_bins": 4,
     "num_tokens": 11,
@@ -143,7 +148,12 @@ def public_activations() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, value in sorted(vars(keras.activations).items()):
         if inspect.isfunction(value) and next(iter(inspect.signature(value).parameters)) == "x" and value not in seen:
             seen.add(value)
-            yield f"activations.{name}", value
+            yield f"activations.{name}", _with_arguments(value)
+
+
+def _with_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    _, *others = inspect.signature(function).parameters.values()
+    return partial(function, **{item.name: _NEEDED[item.name][0] for item in others if item.default is item.empty})
 
 
 def makers(kind: type, options: bool = True) -> Iterator[tuple[str, Make]]:

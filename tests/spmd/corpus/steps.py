@@ -190,11 +190,17 @@ def _layer_step(name: str, variant: str, make: Make, fields: Any, masked: bool) 
     several = isinstance(inputs, list) and len(_needed_of_call(layer)) > 1
     outputs = layer(*inputs) if several else layer(inputs)
     model = keras.Model(symbols, [_head(output) for output in tf.nest.flatten(outputs)])
-    predicted = model(tf.nest.map_structure(lambda item: item.rows(max(ROWS), np.random.default_rng(0)), fields))
-    if any(output.shape[:1] != (max(ROWS),) for output in tf.nest.flatten(predicted)):
+    return _traced(name, variant, model, fields, _targets(model, fields), loss="mse")
+
+
+def _targets(model: Any, fields: Any) -> Any:
+    """What is like the model's outputs while it trains."""
+    given = tf.nest.map_structure(lambda item: item.rows(max(ROWS), np.random.default_rng(0)), fields)
+    outputs = tf.nest.flatten(model(given, training=True))
+    if any(output.shape[:1] != (max(ROWS),) for output in outputs):
         raise ValueError("its outputs are not rows")
-    targets = [Field(tuple(output.shape[1:])) for output in tf.nest.flatten(predicted)]
-    return _traced(name, variant, model, fields, targets if len(targets) > 1 else targets[0], loss="mse")
+    targets = [Field(tuple(output.shape[1:])) for output in outputs]
+    return targets if len(targets) > 1 else targets[0]
 
 
 def _led(symbol: Any) -> Any:
@@ -236,7 +242,25 @@ def _metric_steps(name: str, kind: type, extent: Extent) -> Iterator[TracedStep]
     def compiled(make: Make) -> dict[str, Any]:
         return {"loss": _square, "metrics": [make()], "weighted_metrics": [make()]}
 
-    return _predicting_steps(name, kind, extent, compiled)
+    if "y_pred" in inspect.signature(kind.update_state).parameters:
+        yield from _predicting_steps(name, kind, extent, compiled)
+        return
+    for option, make in makers(kind, extent is Extent.OPTIONS):
+        with refusal_noted(name):
+            model = keras.Sequential([ROW.symbol(), keras.layers.Dense(3), _Measured(make())])
+            yield _traced(name, option, model, ROW, Field((3,)), loss="mse")
+
+
+class _Measured(keras.layers.Layer):
+    """Passes its inputs on, and to a metric."""
+
+    def __init__(self, metric: Any) -> None:
+        super().__init__()
+        self.metric = metric
+
+    def call(self, inputs: Any) -> Any:
+        self.metric.update_state(inputs)
+        return inputs
 
 
 def _predicting_steps(
@@ -300,8 +324,7 @@ def _activation_steps(name: str, function: Callable[..., Any], extent: Extent) -
     for given in (ROW, SERIES):
         with refusal_noted(name):
             model = keras.Sequential([given.symbol(), keras.layers.Dense(4), keras.layers.Activation(function)])
-            target = Field(tuple(model.output_shape[1:]))
-            yield _traced(name, f"rank {len(given.shape) + 1}", model, given, target, loss="mse")
+            yield _traced(name, f"rank {len(given.shape) + 1}", model, given, _targets(model, given), loss="mse")
 
 
 _FAMILIES: dict[str, Callable[[str, type, Extent], Iterator[TracedStep]]] = {
