@@ -20,7 +20,7 @@ def some() -> Corpus:
     return corpus(*SOME, extent=Extent.FIRST)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(1800)
 def test_every_public_class_has_a_step_or_a_reason_for_none():
     public = {name for module in MODULES for name, _ in public_classes(module)}

@@ -39,7 +39,9 @@ class Value:
 
     def needs_message(self, need: Need) -> bool:
         """Whether other ranks must send something before the value is at hand in this way."""
-        return not (isinstance(need, Rebuilt) or need in self.ways or R in self.ways or isinstance(self.spec.placement, Open))
+        return not (
+            isinstance(need, Rebuilt) or need in self.ways or R in self.ways or isinstance(self.spec.placement, Open)
+        )
 
 
 class Builder:
@@ -105,10 +107,8 @@ class Builder:
         numbers = [entry.number for entry in entries]
         if None not in numbers:
             return tf.constant(np.array(numbers, dtype=np.int64).reshape(content.shape), dtype)
-        flat = None if all(entry.known for entry in entries) else tf.reshape(original, [-1])
-        tensors = [
-            tf.cast(self.size(entry) if entry.known else flat[at], dtype) for at, entry in enumerate(entries)
-        ]
+        flat: Any = None if all(entry.known for entry in entries) else tf.reshape(original, [-1])
+        tensors = [tf.cast(self.size(entry) if entry.known else flat[at], dtype) for at, entry in enumerate(entries)]
         return tf.reshape(tf.stack(tensors), content.shape)
 
     def mean(self, op: Operation, inputs: list[Any], count: Size) -> Any:
@@ -217,7 +217,9 @@ class Builder:
         return results
 
     def _built(self, op: Any, decision: Decision, values: list[Value]) -> list[Any]:
-        inputs = [self.needed(value, need, like) for value, need, like in zip(values, decision.needs, op.inputs, strict=True)]
+        inputs = [
+            self.needed(value, need, like) for value, need, like in zip(values, decision.needs, op.inputs, strict=True)
+        ]
         if decision.build is not None:
             return decision.build(self, op, inputs)
         return list(compat.copied(op, inputs).outputs)
@@ -232,4 +234,3 @@ class Builder:
             if spec.shard is not None:
                 shape[spec.shard.dim] = None
             tensor.set_shape(shape)
-

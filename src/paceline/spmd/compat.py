@@ -48,7 +48,12 @@ def copied(op: Any, inputs: list[Any]) -> Any:
             if called.name:
                 graph._add_function_recursive(op.graph._get_function(called.name))
     new = graph._create_op_internal(
-        op.type, inputs, dtypes=[output.dtype for output in op.outputs], name=op.name.split("/")[-1], attrs=attrs, op_def=op.op_def
+        op.type,
+        inputs,
+        dtypes=[output.dtype for output in op.outputs],
+        name=op.name.split("/")[-1],
+        attrs=attrs,
+        op_def=op.op_def,
     )
     for old, output in zip(op.outputs, new.outputs, strict=True):
         if output.dtype in (tf.resource, tf.variant):

@@ -1,8 +1,8 @@
 """What is known of small tensors of integers: shapes, and all that is computed from shapes.
 
-A content is an array of `Size`, and NumPy does the same to it as TensorFlow does to the tensor. An operation that is not
-listed here leaves nothing known, which is always right: a target shape of which nothing is known makes its operation take
-whole tensors.
+A content is an array of `Size`, and NumPy does the same to it as TensorFlow does to the tensor. An operation that is
+not listed here leaves nothing known, which is always right: a target shape of which nothing is known makes its
+operation take whole tensors.
 """
 
 import math
@@ -44,18 +44,20 @@ def evaluated(op: Operation, contents: Sequence["Content | None"]) -> list["Cont
     evaluate = _EVALUATE.get(op.type)
     if evaluate is None or not all(output.dtype.is_integer or output.dtype.is_bool for output in op.outputs):
         return nothing
-    filled = [_unknown(each.shape) if content is None else content for content, each in zip(contents, op.inputs, strict=True)]
+    filled = [
+        _unknown(each.shape) if content is None else content for content, each in zip(contents, op.inputs, strict=True)
+    ]
     if any(each is None for each in filled):
         return nothing
     try:
         results = evaluate(op, [each for each in filled if each is not None])
-    except (_Unforeseen, ValueError, IndexError):
+    except (_UnforeseenError, ValueError, IndexError):
         return nothing
     listed = results if isinstance(results, list) else [results]
     return [each if each.size <= LARGEST else None for each in (np.asarray(each, dtype=object) for each in listed)]
 
 
-class _Unforeseen(Exception):
+class _UnforeseenError(Exception):
     """An argument that says how entries move is not known."""
 
 
@@ -69,7 +71,7 @@ def _unknown(shape: Any) -> "Content | None":
 def _number(content: Content) -> int:
     number = content.reshape(-1)[0].number
     if number is None:
-        raise _Unforeseen
+        raise _UnforeseenError
     return int(number)
 
 
@@ -173,7 +175,7 @@ def _reduced(function: Callable[[Size, Size], Size], start: int) -> _Evaluate:
 
 def _cast(op: Operation, contents: Sequence[Content]) -> Content:
     if not (op.inputs[0].dtype.is_integer or op.inputs[0].dtype.is_bool):
-        raise _Unforeseen
+        raise _UnforeseenError
     if op.outputs[0].dtype.is_bool:
         return np.asarray(np.frompyfunc(lambda size: _not(_equal(size, Size.of(0))), 1, 1)(contents[0]), dtype=object)
     return contents[0]
@@ -240,7 +242,7 @@ def _split(op: Operation, contents: Sequence[Content]) -> list[Content]:
 
 def _gather(op: Operation, contents: Sequence[Content]) -> Content:
     if op.get_attr("batch_dims"):
-        raise _Unforeseen
+        raise _UnforeseenError
     return np.asarray(np.take(contents[0], _numbers(contents[1]), _number(contents[2])), dtype=object)
 
 
@@ -253,7 +255,7 @@ def _fill(op: Operation, contents: Sequence[Content]) -> Content:
     del op
     shape = _axes(contents[0])
     if math.prod(shape) > LARGEST:
-        raise _Unforeseen
+        raise _UnforeseenError
     return np.full(shape, contents[1].reshape(-1)[0], dtype=object)
 
 
@@ -266,16 +268,18 @@ def _like(number: int) -> _Evaluate:
 
 
 def _stitched(op: Operation, contents: Sequence[Content]) -> Content:
+    del op
     half = len(contents) // 2
     entries: dict[int, Size] = {}
     for places, data in zip(contents[:half], contents[half:], strict=True):
         if data.ndim != places.ndim:
-            raise _Unforeseen
+            raise _UnforeseenError
         entries.update(zip(_axes(places), data.reshape(-1), strict=True))
     return of_sizes([entries.get(place, Size.of(0)) for place in range(max(entries) + 1)])
 
 
 def _concat_offsets(op: Operation, contents: Sequence[Content]) -> list[Content]:
+    del op
     axis, shapes = _number(contents[0]), contents[1:]
     offset = Size.of(0)
     results = []
@@ -284,7 +288,6 @@ def _concat_offsets(op: Operation, contents: Sequence[Content]) -> list[Content]
         begin[axis] = offset
         offset = offset + shape[axis]
         results.append(begin)
-    del op
     return results
 
 
@@ -318,15 +321,15 @@ def _padded(contents: Sequence[Content]) -> list[tuple[Size, Size]]:
 def _broadcast_axes(op: Operation, contents: Sequence[Content]) -> list[Content]:
     """Over which axes the gradients of two inputs that were broadcast are summed.
 
-    An axis of one entry in one input is summed over there. Where the other one has as many rows, or a size that the trace
-    leaves open, this could be one entry, too, and TensorFlow would name the axis for both; the sum over one entry changes
-    nothing, and a reshape follows.
+    An axis of one entry in one input is summed over there. Where the other one has as many rows, or a size that the
+    trace leaves open, this could be one entry, too, and TensorFlow would name the axis for both; the sum over one entry
+    changes nothing, and a reshape follows.
     """
     del op
     axes: tuple[list[int], list[int]] = ([], [])
     for axis, sizes in enumerate(_padded(contents)):
         if not (sizes[0] == sizes[1] or any(size.number == 1 for size in sizes)):
-            raise _Unforeseen
+            raise _UnforeseenError
         for mine, size in zip(axes, sizes, strict=True):
             if size.number == 1:
                 mine.append(axis)
@@ -335,7 +338,7 @@ def _broadcast_axes(op: Operation, contents: Sequence[Content]) -> list[Content]
 
 def _scanned(op: Operation, contents: Sequence[Content]) -> Content:
     if op.get_attr("reverse") or op.get_attr("exclusive") or contents[0].ndim != 1:
-        raise _Unforeseen
+        raise _UnforeseenError
     return np.asarray((np.multiply if op.type == "Cumprod" else np.add).accumulate(contents[0], dtype=object))
 
 
@@ -343,13 +346,13 @@ def _constant(op: Operation, contents: Sequence[Content]) -> Content:
     del contents
     count = op.outputs[0].shape.num_elements()
     if count is None or count > LARGEST:
-        raise _Unforeseen
+        raise _UnforeseenError
     return of_numbers(tf.make_ndarray(op.get_attr("value")))
 
 
 _EVALUATE: dict[str, _Evaluate] = {
     "Const": _constant,
-    **dict.fromkeys(("Identity", "StopGradient", "PreventGradient", "Snapshot"), lambda op, contents: contents[0]),
+    **dict.fromkeys(("Identity", "StopGradient", "PreventGradient", "Snapshot"), lambda _, contents: contents[0]),
     **dict.fromkeys(("Add", "AddV2"), _entrywise(lambda one, two: one + two)),
     "Sub": _entrywise(lambda one, two: one - two),
     "Mul": _entrywise(lambda one, two: one * two),
@@ -375,7 +378,7 @@ _EVALUATE: dict[str, _Evaluate] = {
     "Any": _reduced(lambda one, two: _of_two_numbers(lambda a, b: a or b)(one, two), 0),
     "Cast": _cast,
     "Reshape": _reshape,
-    "ExpandDims": lambda op, contents: np.expand_dims(contents[0], _number(contents[1])),
+    "ExpandDims": lambda _, contents: np.expand_dims(contents[0], _number(contents[1])),
     "Squeeze": _squeeze,
     "StridedSlice": _strided_slice,
     "Slice": _slice,

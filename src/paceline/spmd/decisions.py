@@ -27,14 +27,28 @@ class Operation(Protocol):
     """An operation of a traced graph: a `tf.Operation`, or what a test makes in its place."""
 
     @property
-    def type(self) -> str: ...
+    def type(self) -> str:
+        """As `MatMul`."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The path in its graph."""
+        ...
+
     @property
-    def inputs(self) -> Sequence[OutputLike]: ...
+    def inputs(self) -> Sequence[OutputLike]:
+        """The tensors that it reads, as they were traced."""
+        ...
+
     @property
-    def outputs(self) -> Sequence[OutputLike]: ...
-    def get_attr(self, name: str) -> Any: ...
+    def outputs(self) -> Sequence[OutputLike]:
+        """The tensors that it makes, as they were traced."""
+        ...
+
+    def get_attr(self, name: str) -> Any:
+        """An attribute."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +72,8 @@ class Decision:
     Args:
         needs: What each input must be.
         outputs: What the outputs are then.
-        build: Builds the outputs from the inputs as they are needed, where a copy of the operation will not do: called with
+        build: Builds the outputs from the inputs as they are needed, where a copy of the operation will not do:
+        called with
             a `building.Builder`, the operation and its new inputs.
         also: Other ways to make the same outputs, in another placement: they cost nothing where nobody takes them.
     """

@@ -4,9 +4,9 @@
     BiasAdd      ... C, C -> ... C
     Conv2D       n H W C, R S C D -> n H2 W2 D
 
-Each name is a *factor*: an index over which the operation runs, as in an einsum (Shardy and JAX's `custom_partitioning` write
-rules so). A name with a small letter may be divided over ranks, because the operation does the same for each of its values;
-one with a capital must be whole. From the text follows all else:
+Each name is a *factor*: an index over which the operation runs, as in an einsum (Shardy and JAX's
+`custom_partitioning` write rules so). A name with a small letter may be divided over ranks, because the operation
+does the same for each of its values; one with a capital must be whole. From the text follows all else:
 
     the factor that carries the rows is
         in an output           ─► the output is sharded there
@@ -14,8 +14,9 @@ one with a capital must be whole. From the text follows all else:
         not in an input        ─► that input stays whole: a weight, or something that is broadcast
         in a whole input       ─► own rows are cut out of it
 
-`...` are leading dimensions that are broadcast as NumPy does, and may be divided. `1` is a dimension of one entry. `[n H W C]`
-is an input that holds a shape: its entries are the sizes of these factors, and a rank gets the shape of its own rows.
+`...` are leading dimensions that are broadcast as NumPy does, and may be divided. `1` is a dimension of one entry.
+`[n H W C]` is an input that holds a shape: its entries are the sizes of these factors, and a rank gets the shape of
+its own rows.
 """
 
 import functools
@@ -29,8 +30,8 @@ from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dim
 from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size
 
 Linear = tuple[tuple[int, ...], ...]
-"""Groups of inputs in each of which the operation is linear, the other inputs being fixed: a product of two has two groups of one
-input, a sum of two has one group of two."""
+"""Groups of inputs in each of which the operation is linear, the other inputs being fixed: a product of two has two
+groups of one input, a sum of two has one group of two."""
 
 _ELLIPSIS = "..."
 
@@ -68,7 +69,8 @@ def parsed(text: str) -> FactorMap:
 
 
 def decide(op: Operation, specs: Sequence[Spec], text: str, *, linear: Linear = ()) -> Decision | None:
-    """What the map of factors says of an operation with these inputs; None if it does not fit them, or only whole inputs do.
+    """What the map of factors says of an operation with these inputs; None if it does not fit them, or only whole
+    inputs do.
 
     Args:
         op: The operation.

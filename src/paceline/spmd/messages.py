@@ -7,8 +7,8 @@ from typing import Any, Protocol
 class Messages(Protocol):
     """The ranks of a job, for operations of a graph.
 
-    Every rank builds and runs the same calls in one order: who implements this keeps operations of one graph in the order in
-    which they were built, also across loops and branches.
+    Every rank builds and runs the same calls in one order: who implements this keeps operations of one graph in the
+    order in which they were built, also across loops and branches.
     """
 
     @property

@@ -8,28 +8,27 @@
                     an operation needs a tensor whole that this rank has only an addend or rows of: it waits.
                     When nothing else can go on, all that is waited for is exchanged at once.
 
-So the messages of a step are as many as the longest chain of messages that depend on each other, and gradients and metrics
-travel together. Branches and loops are divided by themselves: what a variable of a loop is (whole, rows, addends) is what
-stays true when the body has run once more.
+So the messages of a step are as many as the longest chain of messages that depend on each other, and gradients and
+metrics travel together. Branches and loops are divided by themselves: what a variable of a loop is (whole, rows,
+addends) is what stays true when the body has run once more.
 """
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from paceline.spmd import compat
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
 from paceline.spmd.messages import Messages
-from paceline.spmd.placements import Dims, Open, Partial, Placement, R, Sharded, Spec, common_content, new_dims
+from paceline.spmd.placements import Partial, Placement, R, Sharded, Spec, new_dims
 from paceline.spmd.programs import Node, Program, Ref, program_of
-from paceline.spmd.rules.lists import joined
 from paceline.spmd.rules.table import decided
-from paceline.spmd.sizes import ROWS, Size, Symbol
+from paceline.spmd.sizes import ROWS, Size
+from paceline.spmd.states import Variable, either
 
 LOOPS = ("While", "StatelessWhile")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
@@ -59,7 +58,9 @@ class Partitioner:
         num_inputs = len(graph.inputs) - len(graph.captures)
 
         def step(total: Any, first: Any, *own: Any) -> list[Any]:
-            count = next((tf.shape(t, out_type=tf.int64)[0] for t, divided in zip(own, rows, strict=True) if divided), total)
+            count = next(
+                (tf.shape(t, out_type=tf.int64)[0] for t, divided in zip(own, rows, strict=True) if divided), total
+            )
             builder = Builder(self._messages, {ROWS: total, OWN_ROWS: count, FIRST_ROW: first})
             values = []
             for placeholder, tensor, divided in zip(graph.inputs[:num_inputs], own, rows, strict=True):
@@ -89,47 +90,20 @@ class Partitioner:
     def _run(self, builder: Builder, program: Program, given: Sequence[Value]) -> list[Value]:
         """Builds a program into the current graph."""
         values: dict[Ref, Value] = dict(zip(program.inputs, given, strict=True))
-        built: dict[int, list[Any]] = {}
-        readers: dict[Ref, list[int]] = {}
-        followers: dict[int, list[int]] = {}
-        missing: list[int] = []
-        for number, node in enumerate(program.nodes):
-            waits = {ref for ref in node.inputs if ref not in values}
-            missing.append(len(waits) + len(node.before))
-            for ref in waits:
-                readers.setdefault(ref, []).append(number)
-            for other in node.before:
-                followers.setdefault(other, []).append(number)
-        ready = [number for number, count in enumerate(missing) if count == 0]
-        heapq.heapify(ready)
+        ends: dict[int, list[Any]] = {}
+        order = _Order(program)
         waiting: list[tuple[int, Any, list[Value]]] = []
 
-        def finish(number: int, plan: Any) -> None:
+        def build(number: int, plan: Any) -> None:
             node = program.nodes[number]
-            after = [op for other in sorted(node.before) for op in built[other]]
-            inputs = [values[ref] for ref in node.inputs]
-            try:
-                with tf.control_dependencies(after):
-                    outputs = self._build(builder, node, plan, inputs)
-            except Exception as error:
-                specs = ", ".join(f"{value.spec.placement} {value.spec.dims}" for value in inputs)
-                error.add_note(f"while the step's {node.op.type} {node.op.name!r} of ({specs}) was divided as {plan.needs}")
-                raise
-            built[number] = self._ends(outputs, node)
-            for ref, value in zip(node.outputs, outputs, strict=True):
-                values[ref] = value
-                for reader in readers.get(ref, ()):
-                    missing[reader] -= 1
-                    if not missing[reader]:
-                        heapq.heappush(ready, reader)
-            for follower in followers.get(number, ()):
-                missing[follower] -= 1
-                if not missing[follower]:
-                    heapq.heappush(ready, follower)
+            outputs = self._build_noted(builder, node, plan, [values[ref] for ref in node.inputs], ends)
+            ends[number] = _ends(outputs)
+            values.update(zip(node.outputs, outputs, strict=True))
+            order.done(number)
 
-        while ready or waiting:
-            while ready:
-                number = heapq.heappop(ready)
+        while order.ready or waiting:
+            while order.ready:
+                number = order.next()
                 node = program.nodes[number]
                 inputs = [values[ref] for ref in node.inputs]
                 plan = self._plan(node, [value.spec for value in inputs])
@@ -138,26 +112,27 @@ class Partitioner:
                     self.waits.extend((node.op.type, node.op.name, v.spec.placement, v.spec.dims) for v in absent)
                     waiting.append((number, plan, absent))
                 else:
-                    finish(number, plan)
-            if waiting:
-                builder.exchange(dict.fromkeys(value for _, _, absent in waiting for value in absent))
-                now, waiting = waiting, []
-                for number, plan, _ in now:
-                    finish(number, plan)
+                    build(number, plan)
+            builder.exchange(dict.fromkeys(value for _, _, absent in waiting for value in absent))
+            now, waiting = waiting, []
+            for number, plan, _ in now:
+                build(number, plan)
         return [values[ref] for ref in program.outputs]
 
-    @staticmethod
-    def _ends(outputs: list[Value], node: Node) -> list[Any]:
-        """The operations that whoever must come after `node` waits for."""
-        ends = [value.tensor.op for value in outputs if value.tensor is not None]
-        if ends:
-            return ends
-        return [compat.current_graph().get_operations()[-1]]
+    def _build_noted(
+        self, builder: Builder, node: Node, plan: Any, inputs: list[Value], ends: dict[int, list[Any]]
+    ) -> list[Value]:
+        """Builds a node behind those that come before it; says which it was if that fails."""
+        try:
+            with tf.control_dependencies([op for other in sorted(node.before) for op in ends[other]]):
+                return self._build(builder, node, plan, inputs)
+        except Exception as error:
+            specs = ", ".join(f"{value.spec.placement} {value.spec.dims}" for value in inputs)
+            error.add_note(f"while the step's {node.op.type} {node.op.name!r} of ({specs}) was divided as {plan.needs}")
+            raise
 
     def _in_way(self, builder: Builder, values: Sequence[Value], needs: Sequence[Placement]) -> list[Any]:
-        builder.exchange(
-            dict.fromkeys(v for v, need in zip(values, needs, strict=True) if v.needs_message(need))
-        )
+        builder.exchange(dict.fromkeys(v for v, need in zip(values, needs, strict=True) if v.needs_message(need)))
         return [builder.needed(value, need, None) for value, need in zip(values, needs, strict=True)]
 
     def _plan(self, node: Node, specs: Sequence[Spec]) -> Any:
@@ -200,7 +175,7 @@ class Partitioner:
         sides = [self._outline(program, inputs) for program in programs]
         outputs = list(sides[0][0])
         for side, _ in sides[1:]:
-            outputs = [_either(one, two, op.name) for one, two in zip(outputs, side, strict=True)]
+            outputs = [either(one, two, op.name) for one, two in zip(outputs, side, strict=True)]
         return _Branches((R, *(spec.placement for spec in inputs)), tuple(outputs), tuple(programs))
 
     def _build_branches(self, builder: Builder, op: Any, plan: "_Branches", values: list[Value]) -> list[Value]:
@@ -236,7 +211,10 @@ class Partitioner:
         graph = compat.body(op, op.get_attr("body").name)
         program = self._program(graph)
         constant = tuple(inside is outside for inside, outside in zip(program.inputs, program.outputs, strict=True))
-        variables = [_Variable(_without_addends(spec) if fixed else spec, op.name) for spec, fixed in zip(specs, constant, strict=True)]
+        variables = [
+            Variable(_without_addends(spec) if fixed else spec, op.name)
+            for spec, fixed in zip(specs, constant, strict=True)
+        ]
         whole: set[int] = set()
         for _ in range(_MOST_TURNS):
             outputs, whole = self._outline(program, [variable.spec for variable in variables])
@@ -256,7 +234,10 @@ class Partitioner:
             R if fixed and number in whole else state.placement
             for number, (state, fixed) in enumerate(zip(states, constant, strict=True))
         )
-        outputs = [spec if fixed else variable.after() for spec, variable, fixed in zip(specs, variables, constant, strict=True)]
+        outputs = [
+            spec if fixed else variable.after()
+            for spec, variable, fixed in zip(specs, variables, constant, strict=True)
+        ]
         condition = self._program(compat.body(op, op.get_attr("cond").name))
         return _Loop(needs, tuple(outputs), program, condition, constant, states)
 
@@ -294,6 +275,42 @@ class Partitioner:
         return results
 
 
+class _Order:
+    """Which nodes of a program can be built: those before them are, and those that make their inputs.
+
+    Of several, the first of the program: every rank builds messages in the same order.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._nodes = program.nodes
+        self._missing = [0] * len(program.nodes)
+        self._followers: dict[int, list[int]] = {}
+        makers = {ref: number for number, node in enumerate(program.nodes) for ref in node.outputs}
+        for number, node in enumerate(program.nodes):
+            before = {makers[ref] for ref in node.inputs if ref in makers} | node.before
+            self._missing[number] = len(before)
+            for other in before:
+                self._followers.setdefault(other, []).append(number)
+        self.ready = [number for number, count in enumerate(self._missing) if not count]
+
+    def next(self) -> int:
+        """Takes the first node that can be built."""
+        return heapq.heappop(self.ready)
+
+    def done(self, number: int) -> None:
+        """Tells that a node is built."""
+        for follower in self._followers.get(number, ()):
+            self._missing[follower] -= 1
+            if not self._missing[follower]:
+                heapq.heappush(self.ready, follower)
+
+
+def _ends(outputs: list[Value]) -> list[Any]:
+    """The operations that whoever must come after them waits for; of one without outputs, what was built last."""
+    ends = [value.tensor.op for value in outputs if value.tensor is not None]
+    return ends or [compat.current_graph().get_operations()[-1]]
+
+
 _MOST_TURNS = 16
 """After so many turns in which something still changes, everything that moves in a loop is whole."""
 
@@ -315,89 +332,6 @@ class _Loop:
     states: tuple[Spec, ...]
 
 
-class _Variable:
-    """What is known of a variable of a loop, ever less until it is true of each turn."""
-
-    def __init__(self, spec: Spec, name: str) -> None:
-        self.spec = spec
-        self._name = name
-        self._whole = False
-        self._varying: set[Symbol] = set()
-
-    def joined_by(self, other: Spec) -> bool:
-        """Makes the spec true of `other`, too; whether it had to change."""
-        old = self.spec
-        placement = R if self._whole else joined(old.placement, other.placement)
-        if isinstance(placement, Sharded) and not (_can_be(old, placement) and _can_be(other, placement)):
-            placement = R
-        if placement == R and not all(each == R or isinstance(each, Open) for each in (old.placement, other.placement)):
-            self._whole = True  # for good: what is whole because two ways do not fit would else turn back and forth
-        dims, changed = self._common_dims(old.dims, other.dims, placement)
-        if isinstance(old.placement, Open) and old.dims is None:
-            dims, changed = other.dims, other.dims is not None
-        content = common_content(old.content, other.content)
-        if isinstance(old.placement, Open):
-            content = other.content
-        changed |= placement != old.placement
-        changed |= (content is None) != (old.content is None) or _knows_less(content, old.content)
-        if placement != R:
-            content = None
-        self.spec = Spec(placement, dims, content, old.element or other.element)
-        return changed
-
-    def _common_dims(self, one: Dims | None, two: Dims | None, placement: Placement) -> tuple[Dims | None, bool]:
-        if one is None or two is None or len(one) != len(two):
-            return None, one is not None
-        common = []
-        changed = False
-        for axis, (a, b) in enumerate(zip(one, two, strict=True)):
-            if isinstance(placement, Sharded) and axis == placement.dim:
-                common.append(placement.size)
-            elif a == b or a.symbols & self._varying:
-                common.append(a)
-            else:
-                symbol = Symbol.new(f"{self._name}.{axis}")
-                self._varying.add(symbol)
-                common.append(Size.of(symbol))
-                changed = True
-        return tuple(common), changed
-
-    def give_up(self) -> None:
-        """Whole, and of any size."""
-        dims = self.spec.dims
-        self.spec = Spec(R, None if dims is None else new_dims([None] * len(dims), self._name), None, self.spec.element)
-
-    def after(self) -> Spec:
-        """What is known after the loop: sizes that vary have one more value then."""
-        dims = self.spec.dims
-        if dims is None:
-            return self.spec
-        new = [
-            Size.of(Symbol.new(f"{self._name}.{axis}")) if size.symbols & self._varying else size
-            for axis, size in enumerate(dims)
-        ]
-        return replace(self.spec, dims=tuple(new))
-
-
-def _can_be(spec: Spec, shard: Sharded) -> bool:
-    """Whether a tensor can be made rows without a message."""
-    if spec.placement == shard or isinstance(spec.placement, Open):
-        return True
-    return spec.placement == R and spec.dims is not None and len(spec.dims) > shard.dim and spec.dims[shard.dim] == shard.size
-
-
-def _either(one: Spec, two: Spec, name: str) -> Spec:
-    variable = _Variable(one, name)
-    variable.joined_by(two)
-    return variable.spec
-
-
-def _knows_less(one: np.ndarray | None, two: np.ndarray | None) -> bool:
-    if one is None or two is None:
-        return False
-    return any(b.known and not a.known for a, b in zip(one.reshape(-1), two.reshape(-1), strict=True))
-
-
 def _without_addends(spec: Spec) -> Spec:
     return spec.placed(R) if isinstance(spec.placement, Partial) else spec
 
@@ -405,8 +339,7 @@ def _without_addends(spec: Spec) -> Spec:
 def _as_placed(value: Value, need: Need) -> Value:
     """A value of which an inner graph knows that it is whole now."""
     if need == R and value.spec.placement != R:
-        whole = Value(value.spec.placed(R), value.ways[R])
-        return whole
+        return Value(value.spec.placed(R), value.ways[R])
     return value
 
 
@@ -427,5 +360,3 @@ def _input_spec(placeholder: Any, divided: bool) -> Spec:
     if divided and dims is not None:
         return Spec(Sharded(0), (Size.of(ROWS), *dims[1:]))
     return Spec(R, dims)
-
-

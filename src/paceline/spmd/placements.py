@@ -6,9 +6,9 @@
 | `S(dim)` sharded | its own rows of the tensor, along one dimension | the batch, and all that is computed row by row |
 | `P` partial | an addend: the sum over all ranks is the tensor | sums over rows: gradients of weights, metrics |
 
-The three are those of PyTorch's DTensor and of GSPMD (arXiv 2105.04663). Unlike theirs, the rows of ranks may be uneven, or
-none. From R follow the others without a message: own rows are a slice, and an addend is the tensor on the first rank and
-zeros on the others. From S and P follows R by a message.
+The three are those of PyTorch's DTensor and of GSPMD (arXiv 2105.04663). Unlike theirs, the rows of ranks may be
+uneven, or none. From R follow the others without a message: own rows are a slice, and an addend is the tensor on the
+first rank and zeros on the others. From S and P follows R by a message.
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,8 @@ class Sharded:
 
     Args:
         dim: Which dimension, from the front.
-        block: How many entries of the dimension a row has: the dimension's size is `rows * block`, and a rank's own entries
+        block: How many entries of the dimension a row has: the dimension's size is `rows * block`, and a rank's own
+        entries
             are the blocks of its rows, one after the other.
     """
 

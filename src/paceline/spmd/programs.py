@@ -85,7 +85,7 @@ def _write_out(graph: Any, refs: dict[int, Ref], before: frozenset[int], nodes: 
 
 
 def _ordered(graph: Any) -> list[Any]:
-    """The operations of a graph, each after those that it needs: a graph read from a definition has them in any order."""
+    """The operations of a graph, each after those that it needs: read from a definition, they come in any order."""
     done: set[Any] = set()
     ordered: list[Any] = []
     for root in graph.get_operations():
@@ -118,6 +118,11 @@ def _needed(nodes: list[Node], outputs: Iterable[Ref]) -> tuple[Node, ...]:
             waited |= node.before
     new = {number: index for index, number in enumerate(reversed(kept))}
     return tuple(
-        Node(nodes[number].op, nodes[number].inputs, nodes[number].outputs, frozenset(new[each] for each in nodes[number].before))
+        Node(
+            nodes[number].op,
+            nodes[number].inputs,
+            nodes[number].outputs,
+            frozenset(new[each] for each in nodes[number].before),
+        )
         for number in reversed(kept)
     )

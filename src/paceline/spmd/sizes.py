@@ -1,13 +1,14 @@
 """The algebra of sizes: how long a dimension is, as a polynomial in the number of rows.
 
-A step is traced once for batches of every length, so most sizes are numbers, and some are not known before the step runs:
+A step is traced once for batches of every length, so most sizes are numbers, and some are not known before the step
+runs:
 
     7   rows   9·rows   rows·T   rows + 1   rows²
 
 `rows` is the number of rows of the batch that one worker would have. Every other symbol, as `T`, is the size of some
-dimension that the trace leaves open, such as the length of the sequences of a batch: nothing is known of it, but that it is a
-size and has one value in a step. What is computed from shapes (products, differences, quotients without a remainder) stays
-in the algebra; all else is `UNKNOWN`, which nothing equals, not even itself.
+dimension that the trace leaves open, such as the length of the sequences of a batch: nothing is known of it, but that
+it is a size and has one value in a step. What is computed from shapes (products, differences, quotients without a
+remainder) stays in the algebra; all else is `UNKNOWN`, which nothing equals, not even itself.
 """
 
 import itertools
@@ -153,8 +154,8 @@ class Size:
     def over(self, other: "int | Size") -> "Size":
         """The size that makes `self` when multiplied by `other`; else `UNKNOWN`.
 
-        Where `other` may be zero nothing can be told of the quotient, so it is as if that were never so: in TensorFlow such
-        a division fails, or its result belongs to a tensor without entries.
+        Where `other` may be zero nothing can be told of the quotient, so it is as if that were never so: in
+        TensorFlow such a division fails, or its result belongs to a tensor without entries.
         """
         other = Size.of(other)
         if self._terms is None or not other._terms:
@@ -206,7 +207,7 @@ def _quotient(one: _Monomial, two: _Monomial) -> _Monomial | None:
 
 
 def _degree(term: tuple[_Monomial, int]) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Where a term stands in an order that products keep, as long division needs it: by degree, then lexicographically."""
+    """Where a term stands in an order that products keep, as division needs: by degree, then as in a dictionary."""
     monomial, _ = term
     return sum(power for _, power in monomial), tuple((-symbol.serial, power) for symbol, power in monomial)
 
@@ -218,4 +219,3 @@ ROWS = Symbol(-1, "rows", least=1)
 """How many rows the whole batch has. A step without a row is none, so there is at least one."""
 
 ONE = Size.of(1)
-

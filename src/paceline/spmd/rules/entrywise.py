@@ -40,11 +40,12 @@ def _one(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 TABLE: dict[str, Rule] = {
     **rules(
-        """Abs Acos Acosh Asin Asinh Atan Atanh AsString BesselI0e BesselI1e Bitcast Bucketize Ceil ComplexAbs Cos Cosh DecodeRaw Digamma Elu Erf
-        Erfc Erfinv Exp Expm1 Floor Inv Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Ndtri Reciprocal RegexReplace
-        RegexFullMatch StaticRegexReplace StaticRegexFullMatch Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt
-        Square StringLength StringLower StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber
-        StringUpper Tan Tanh Angle""",
+        """Abs Acos Acosh Asin Asinh Atan Atanh AsString BesselI0e BesselI1e Bitcast Bucketize Ceil ComplexAbs Cos
+        Cosh DecodeRaw Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Inv Invert IsFinite IsInf IsNan LeakyRelu Lgamma
+        Log Log1p LogicalNot Ndtri Reciprocal RegexReplace RegexFullMatch StaticRegexReplace StaticRegexFullMatch Relu
+        Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square StringLength StringLower
+        StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper Tan
+        Tanh Angle""",
         MapOfFactors(_text := "... -> ..."),
     ),
     **rules(
@@ -54,10 +55,10 @@ TABLE: dict[str, Rule] = {
     "Cast": MapOfFactors(_text),
     **rules("ZerosLike OnesLike", _same_everywhere),
     **rules(
-        """Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex DivNoNanGrad Equal FloorDiv FloorMod Greater GreaterEqual Igamma Igammac LeftShift Less
-        LessEqual LogicalAnd LogicalOr Maximum Minimum Mod NextAfter NotEqual Polygamma Pow RightShift SquaredDifference TruncateDiv
-        TruncateMod Xdivy Xlog1py Xlogy Zeta EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad
-        SoftplusGrad SoftsignGrad SqrtGrad TanhGrad""",
+        """Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex DivNoNanGrad Equal FloorDiv FloorMod Greater GreaterEqual
+        Igamma Igammac LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mod NextAfter NotEqual Polygamma
+        Pow RightShift SquaredDifference TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta EluGrad InvGrad LeakyReluGrad
+        ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad SoftsignGrad SqrtGrad TanhGrad""",
         MapOfFactors(_two := "..., ... -> ..."),
     ),
     **rules("Add AddV2 Sub", MapOfFactors(_two, linear=((0, 1),))),

@@ -1,7 +1,8 @@
 """Lists of tensors, in which loops collect what they compute, and backward loops find it again.
 
-A list's placement, sizes and content are those of its elements. A list without an element is `Open`: it becomes what is put into it. Where a list
-and an element differ, the element is made what the list is if that costs no message, else the list becomes whole.
+A list's placement, sizes and content are those of its elements. A list without an element is `Open`: it becomes what
+is put into it. Where a list and an element differ, the element is made what the list is if that costs no message, else
+the list becomes whole.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,11 @@ def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
     content = specs[0].content
     element = op.get_attr("element_dtype")
     if content is not None and content.ndim == 1:
-        rows = [at for at, size in enumerate(content) if size.known and size.over(Size.of(ROWS)).known and ROWS in size.symbols]
+        rows = [
+            at
+            for at, size in enumerate(content)
+            if size.known and size.over(Size.of(ROWS)).known and ROWS in size.symbols
+        ]
         if len(rows) == 1:
             lengths = of_sizes(list(content))
             lengths[rows[0]] = own(content[rows[0]])
@@ -39,7 +44,8 @@ def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
     return Decision((R, R), (Spec(OPEN, None, element=element),))
 
 
-def _known(content: "Sequence[Size] | None") -> Dims | None:
+def _known(content: Any) -> Dims | None:
+    """The content of a shape as sizes, if all are known."""
     if content is None or any(not size.known or size == -1 for size in content):
         return None
     return tuple(content)
@@ -65,7 +71,7 @@ def _element_shape(shape: Spec, shard: Sharded) -> Need | None:
     size = shape.content[shard.dim]
     if size == -1:
         return R
-    if not size == shard.size:
+    if size != shard.size:
         return None
     lengths = of_sizes(list(shape.content))
     lengths[shard.dim] = own(size)
@@ -140,6 +146,7 @@ def _length(op: Operation, specs: Sequence[Spec]) -> Decision:
 
 def _shape_of_elements(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """The shape of an element on all ranks, where it is known; of a list without an element, what it was made with."""
+    del op
     data = specs[0]
     if data.dims is None:
         return None

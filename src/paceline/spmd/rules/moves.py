@@ -1,6 +1,7 @@
 """Operations that move entries: transposes, concatenations, gathers, slices, paddings.
 
-Rows that are concatenated, sliced, or picked by number are no longer a rank's own, so such operations get whole tensors.
+Rows that are concatenated, sliced, or picked by number are no longer a rank's own, so such operations get whole
+tensors.
 """
 
 from collections.abc import Sequence
@@ -69,7 +70,9 @@ def _all_addends(op: Operation, specs: Sequence[Spec], data: slice, text: str) -
     if any(spec.shard for spec in specs):
         return None
     decision = decide(op, [spec.placed(R) for spec in specs], text)
-    if decision is None or any(isinstance(specs[index].placement, Partial) for index in range(len(specs)) if index not in parts):
+    if decision is None or any(
+        isinstance(specs[index].placement, Partial) for index in range(len(specs)) if index not in parts
+    ):
         return None
     needs = tuple(P if index in parts else need for index, need in enumerate(decision.needs))
     return Decision(needs, tuple(output.placed(P) for output in decision.outputs))
@@ -118,7 +121,9 @@ def _split(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     return None if numbers is None else _cut(op, specs, specs[data].rank, numbers[0], form, keep=True)
 
 
-def _cut(op: Operation, specs: Sequence[Spec], rank: int | None, axis: int, form: str, *, keep: bool) -> Decision | None:
+def _cut(
+    op: Operation, specs: Sequence[Spec], rank: int | None, axis: int, form: str, *, keep: bool
+) -> Decision | None:
     """Parts along one dimension, which stays in the parts or not."""
     if rank is None:
         return None
@@ -130,6 +135,7 @@ def _cut(op: Operation, specs: Sequence[Spec], rank: int | None, axis: int, form
 
 
 def _reverse(op: Operation, specs: Sequence[Spec]) -> str | None:
+    del op
     rank, axes = specs[0].rank, specs[1].numbers()
     if rank is None or axes is None:
         return None
@@ -139,6 +145,7 @@ def _reverse(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _pad(op: Operation, specs: Sequence[Spec]) -> str | None:
+    del op
     rank, content = specs[0].rank, specs[1].content
     if rank is None or content is None:
         return None
@@ -179,6 +186,7 @@ def _gather_nd(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _segment_sum(op: Operation, specs: Sequence[Spec]) -> str | None:
+    del op
     rank, places = specs[0].rank, specs[1].rank
     if rank is None or places is None:
         return None
@@ -203,7 +211,9 @@ def _slice(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     data, begin, length = specs
     if data.dims is None or begin.content is None or length.content is None:
         return None
-    dims = list(new_dims(op.outputs[0].shape.as_list() if op.outputs[0].shape.rank is not None else None, op.name) or ())
+    dims = list(
+        new_dims(op.outputs[0].shape.as_list() if op.outputs[0].shape.rank is not None else None, op.name) or ()
+    )
     if len(dims) != len(data.dims):
         return None
     for axis, (first, count) in enumerate(zip(begin.content, length.content, strict=True)):
@@ -232,7 +242,6 @@ def _strided_index(op: Operation, specs: Sequence[Spec], rank: int) -> list[obje
     limits = [spec.content for spec in specs]
     if any(limit is None for limit in limits):
         return None
-    count = len(limits[0]) if limits[0] is not None else 0
     masked = {name: op.get_attr(f"{name}_mask") for name in ("begin", "end")}
     numbers: list[list[int]] = []
     for name, limit in zip(("begin", "end", "strides"), limits, strict=True):
@@ -241,10 +250,7 @@ def _strided_index(op: Operation, specs: Sequence[Spec], rank: int) -> list[obje
         for position, entry in enumerate(limit):
             number = entry.number
             if number is None:
-                if masked.get(name, 0) & (1 << position):
-                    number = 0
-                else:
-                    number = _OPEN
+                number = 0 if masked.get(name, 0) & (1 << position) else _OPEN
             line.append(number)
         numbers.append(line)
     index = strided(op, *numbers)
@@ -252,7 +258,6 @@ def _strided_index(op: Operation, specs: Sequence[Spec], rank: int) -> list[obje
         index.append(Ellipsis)
     given = sum(1 for each in index if each is not None and each is not Ellipsis)
     at = next(position for position, each in enumerate(index) if each is Ellipsis)
-    del count
     return [*index[:at], *([slice(None, None, 1)] * (rank - given)), *index[at + 1 :]]
 
 

@@ -38,7 +38,8 @@ def _last(op: Operation) -> bool:
 
 
 def _images(text: str) -> MapOfFactors:
-    """A map in which `*` stands for the dimensions of images in one layout or the other: `*H C` is rows, places, channels."""
+    """A map in which `*` stands for the dimensions of images in one layout or the other: `*H C` is rows, places,
+    channels."""
 
     def write(op: Operation, specs: Sequence[Spec]) -> str:
         places = (specs[-1].rank or 4) - 2

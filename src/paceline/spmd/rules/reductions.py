@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-
 from paceline.spmd.decisions import Decision, Operation, Rebuilt
 from paceline.spmd.factors import decide
 from paceline.spmd.placements import Partial, Spec
@@ -53,7 +52,9 @@ def _reduction(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 def _of_addends(op: Operation, specs: Sequence[Spec], outputs: list[str]) -> Decision | None:
     """Sums and means of addends are addends of the sum or mean, and shorter than they were."""
     whole = [spec.placed(spec.placement if index else _R) for index, spec in enumerate(specs)]
-    decision = decide(op, whole, f"{' '.join(letters(specs[0].rank or 0))},{' Z' if specs[1].rank else ''} -> {' '.join(outputs)}")
+    decision = decide(
+        op, whole, f"{' '.join(letters(specs[0].rank or 0))},{' Z' if specs[1].rank else ''} -> {' '.join(outputs)}"
+    )
     if decision is None or specs[1].content is None:
         return None
     return Decision((specs[0].placement, Rebuilt(specs[1].content)), (decision.outputs[0].placed(specs[0].placement),))
@@ -68,6 +69,7 @@ def _mean_of_all(count: Size) -> Any:
 
 def _norm(op: Operation, specs: Sequence[Spec]) -> str | None:
     """Half the sum of the squares of all entries."""
+    del op
     rank = specs[0].rank
     return None if rank is None else f"{' '.join(letters(rank))} -> "
 
@@ -96,7 +98,10 @@ TABLE: dict[str, Rule] = {
     "TopK": MapOfFactors("... C -> ... K, ... K"),
     "InTopKV2": MapOfFactors("n C, n, -> n"),
     "NthElement": MapOfFactors("... C, -> ..."),
-    **rules("Cholesky MatrixInverse MatrixExponential MatrixLogarithm MatrixSquareRoot FFT2D IFFT2D", MapOfFactors("... M N -> ... M N")),
+    **rules(
+        "Cholesky MatrixInverse MatrixExponential MatrixLogarithm MatrixSquareRoot FFT2D IFFT2D",
+        MapOfFactors("... M N -> ... M N"),
+    ),
     **rules("FFT IFFT", MapOfFactors("... N -> ... N")),
     "MatrixDeterminant": MapOfFactors("... M N -> ..."),
     "MatrixDiagPart": MapOfFactors("... M N -> ... D"),

@@ -24,6 +24,7 @@ class MapOfFactors:
     linear: Linear = ()
 
     def __call__(self, op: Operation, specs: Sequence[Spec]) -> Decision | None:
+        """What the map says of this operation."""
         text = self.text if isinstance(self.text, str) else self.text(op, specs)
         return None if text is None else decide(op, specs, text, linear=self.linear)
 

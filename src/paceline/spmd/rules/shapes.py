@@ -1,8 +1,8 @@
 """Shapes, and operations that are told a shape.
 
-A shape is about the tensor that one worker has, on every rank; what is known of it is its content (`contents.py`). Where an
-operation makes a tensor of own rows, its shape is built anew for them. A reshape keeps rows if it is proved that each row's
-entries stay together and in place.
+A shape is about the tensor that one worker has, on every rank; what is known of it is its content (`contents.py`).
+Where an operation makes a tensor of own rows, its shape is built anew for them. A reshape keeps rows if it is proved
+that each row's entries stay together and in place.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from paceline.spmd.sizes import ONE, ROWS, Size
 
 def _shapes(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """The sizes on all ranks, which are known without a look at the tensor."""
+    del op
     if any(spec.dims is None for spec in specs):
         return None
     listed = [list(spec.dims or ()) for spec in specs]
@@ -31,6 +32,7 @@ def _shapes(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _size(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    del op
     if specs[0].dims is None:
         return None
     size = ONE
@@ -46,6 +48,7 @@ def _size(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _rank(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    del op
     if specs[0].dims is None:
         return None
     return Decision((specs[0].placement,), (Spec(R, (), of_sizes([Size.of(len(specs[0].dims))]).reshape(())),))
@@ -59,7 +62,7 @@ def _product(sizes: Sequence[Size]) -> Size:
 
 
 def target(dims: Dims, content: Sequence[Size]) -> Dims | None:
-    """The sizes after a reshape of a tensor with `dims`, with the one of `-1` worked out; None if they are not known."""
+    """The sizes after a reshape of a tensor with `dims`, that of `-1` worked out; None if they are not known."""
     open_at = [at for at, size in enumerate(content) if size == -1]
     sizes = list(content)
     if len(open_at) == 1:
@@ -69,10 +72,11 @@ def target(dims: Dims, content: Sequence[Size]) -> Dims | None:
 
 
 def kept_rows(shard: Sharded, dims: Dims, sizes: Dims) -> Sharded | None:
-    """Where the rows of a tensor are after a reshape from `dims` to `sizes`; None if it is not proved that they stay together.
+    """Where the rows of a tensor are after a reshape from `dims` to `sizes`; None if it is not proved that they stay
+    together.
 
-    The entries before the rows' dimension must be as many as before some dimension of the result, and those of one row as
-    many as of one row there:
+    The entries before the rows' dimension must be as many as before some dimension of the result, and those of one
+    row as many as of one row there:
 
         (a, rows·b, c) ─► (a, rows·b', c')    with b·c = b'·c'
     """
@@ -109,7 +113,8 @@ def _of_static(op: Operation) -> Spec:
 
 
 def _tile(op: Operation, specs: Sequence[Spec]) -> Decision | None:
-    """Copies side by side: a dimension of one entry may become the rows' dimension, others keep their rows if not copied."""
+    """Copies side by side: a dimension of one entry may become the rows' dimension, others keep their rows."""
+    del op
     data, times = specs
     if data.dims is None or times.content is None or any(not entry.known for entry in times.content):
         return None
