@@ -5,7 +5,6 @@ inputs is tried, and for each the ranks' outputs, put together, must be what the
 """
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -28,6 +27,16 @@ DIVISIONS = ((2, 0, 3), (5,), (1, 4))
 MOST_COMBINATIONS = 60
 
 
+class _EagerBuilder(Builder):
+    """Runs operations at once."""
+
+    instance: Instance
+
+    def copied(self, op: Any, inputs: list[Any]) -> list[Any]:
+        """The outputs of the instance on other inputs."""
+        return [tf.constant(output) for output in self.instance.run([tensor.numpy() for tensor in inputs])[0]]
+
+
 class Wrong(AssertionError):
     """A rule claims what is not true."""
 
@@ -47,6 +56,8 @@ class Operation:
         value = self.attrs[name]
         if isinstance(value, str):
             return tf.as_dtype(value) if name in _TYPES or name.endswith(("type", "Type")) else value.encode()
+        if name == "shape" and isinstance(value, tuple):
+            return tf.TensorShape([None if size == -1 else size for size in value]).as_proto()
         return value
 
 
@@ -202,7 +213,8 @@ def _check_division(
                 parts.append(instance.run(inputs)[0])
             else:
                 tensors = {symbol: tf.constant(number, tf.int64) for symbol, number in values.items()}
-                builder = Builder(SimpleNamespace(rank=rank, size=len(counts)), tensors)  # type: ignore[arg-type]
+                builder = _EagerBuilder(SimpleNamespace(rank=rank, size=len(counts)), tensors)
+                builder.instance = instance
                 parts.append([np.asarray(t) for t in decision.build(builder, op, [tf.constant(i) for i in inputs])])
         except (tf.errors.OpError, ValueError) as error:
             raise Wrong(f"{told}, {count} rows of {counts}: {error}") from error
@@ -214,12 +226,16 @@ def _check_division(
             for part, count in zip(mine, counts, strict=True):
                 if part.shape[dim] != count * block:
                     raise Wrong(f"{told}: {part.shape} with {count} rows")
+            others = {part.shape[:dim] + part.shape[dim + 1 :] for part in mine}
+            if len(others) > 1:
+                raise Wrong(f"{told}: shapes differ, {[part.shape for part in mine]}")
             whole = np.concatenate(mine, dim)
         elif isinstance(spec.placement, Partial):
             whole = sum(mine[1:], mine[0])
         else:
             whole = mine[0]
-        _assert_same(whole, _array(value.content), f"{told}, output {index} with {counts} rows")
+        largest = max((float(np.max(np.abs(part), initial=0)) for part in mine if part.dtype.kind in "fc"), default=0.0)
+        _assert_same(whole, _array(value.content), largest, f"{told}, output {index} with {counts} rows")
 
 
 def _array(content: Any) -> np.ndarray:
@@ -253,12 +269,12 @@ def _as_needed(content: Any, need: Any, values: dict[Symbol, int], addend: np.nd
     return content
 
 
-def _assert_same(one: np.ndarray, other: np.ndarray, told: str) -> None:
+def _assert_same(one: np.ndarray, other: np.ndarray, largest: float, told: str) -> None:
     if one.shape != other.shape:
         raise Wrong(f"{told}: {one.shape} for {other.shape}")
     if one.dtype.kind in "fc":
-        limit = 1e-9 if one.dtype.itemsize >= 8 else 1e-4
-        if not np.allclose(one, other, rtol=limit, atol=limit * max(1.0, math.sqrt(one.size)), equal_nan=True):
+        limit = 1e-9 if np.finfo(one.dtype).precision > 10 else 1e-4
+        if not np.allclose(one, other, rtol=limit, atol=limit * max(1.0, largest), equal_nan=True):
             raise Wrong(f"{told}: {np.max(np.abs(one - other))} apart")
     elif not np.array_equal(one, other):
         raise Wrong(f"{told}: {one} for {other}")

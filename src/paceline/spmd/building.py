@@ -222,7 +222,15 @@ class Builder:
         ]
         if decision.build is not None:
             return decision.build(self, op, inputs)
+        return self.copied(op, inputs)
+
+    def copied(self, op: Operation, inputs: list[Any]) -> list[Any]:
+        """The outputs of a copy of `op` on other inputs."""
         return list(compat.copied(op, inputs).outputs)
+
+    def num_own_rows(self) -> Any:
+        """How many rows this rank has, as a tensor of int64."""
+        return self._size_of(OWN_ROWS)
 
     @staticmethod
     def _shaped(spec: Spec, tensor: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from paceline.spmd.placements import Placement, R, Spec
+from paceline.spmd.placements import Placement, Spec
 from paceline.spmd.sizes import ROWS, Size, Symbol
 
 OWN_ROWS = Symbol(-2, "own rows")
@@ -64,6 +64,9 @@ class Rebuilt:
 
 Need = Placement | Rebuilt
 
+Build = Callable[[Any, Operation, list[Any]], list[Any]]
+"""Builds the outputs of an operation, given a `building.Builder`, the operation, and its inputs as they are needed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Decision:
@@ -72,24 +75,16 @@ class Decision:
     Args:
         needs: What each input must be.
         outputs: What the outputs are then.
-        build: Builds the outputs from the inputs as they are needed, where a copy of the operation will not do:
-        called with
-            a `building.Builder`, the operation and its new inputs.
+        build: Builds the outputs where a copy of the operation will not do.
         also: Other ways to make the same outputs, in another placement: they cost nothing where nobody takes them.
     """
 
     needs: tuple[Need, ...]
     outputs: tuple[Spec, ...]
-    build: "Callable[[Any, Operation, list[Any]], list[Any]] | None" = None
+    build: Build | None = None
     also: "tuple[Decision, ...]" = ()
 
 
 def own(size: Size) -> Size:
     """`rows * block` as this rank has it."""
     return size.over(Size.of(ROWS)) * Size.of(OWN_ROWS)
-
-
-def whole(op: Operation, specs: Sequence[Spec], outputs: Sequence[Spec]) -> Decision:
-    """The operation on whole tensors: right, whatever it does."""
-    del op
-    return Decision(tuple(R for _ in specs), tuple(outputs))

@@ -11,6 +11,7 @@ from paceline.spmd.contents import of_sizes, strided
 from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.factors import decide
 from paceline.spmd.placements import P, Partial, R, Sharded, Spec, new_dims
+from paceline.spmd.rules import no_rows
 from paceline.spmd.rules.rule import MapOfFactors, Rule, letters, rules
 from paceline.spmd.sizes import Size
 
@@ -351,7 +352,8 @@ TABLE: dict[str, Rule] = {
     "Unpack": _unpack,
     **rules("Split SplitV", _split),
     "ReverseV2": MapOfFactors(_reverse),
-    **rules("Pad PadV2 MirrorPad MirrorPadGrad", MapOfFactors(_pad)),
+    **rules("Pad PadV2", MapOfFactors(_pad)),
+    **rules("MirrorPad MirrorPadGrad", MapOfFactors(_pad, without_rows=no_rows.one_more_row)),
     "GatherV2": MapOfFactors(_gather),
     "ResourceGather": MapOfFactors(_resource_gather),
     "GatherNd": MapOfFactors(_gather_nd),

@@ -1,9 +1,10 @@
 """Products of matrices, convolutions, pools: factors in which rows are carried along, or summed over."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from paceline.spmd.decisions import Operation
+from paceline.spmd.decisions import Build, Decision, Operation
 from paceline.spmd.placements import Spec
+from paceline.spmd.rules import no_rows
 from paceline.spmd.rules.rule import MapOfFactors, Rule, rules
 
 
@@ -37,7 +38,7 @@ def _last(op: Operation) -> bool:
     return op.get_attr("data_format") in (b"NHWC", b"NDHWC")
 
 
-def _images(text: str) -> MapOfFactors:
+def _images(text: str, without_rows: Callable[[Decision], Build] | None = None) -> MapOfFactors:
     """A map in which `*` stands for the dimensions of images in one layout or the other: `*H C` is rows, places,
     channels."""
 
@@ -54,7 +55,7 @@ def _images(text: str) -> MapOfFactors:
                 words.append(word)
         return " ".join(words)
 
-    return MapOfFactors(write)
+    return MapOfFactors(write, without_rows=without_rows)
 
 
 def _bias(op: Operation, specs: Sequence[Spec]) -> str:
@@ -75,11 +76,12 @@ TABLE: dict[str, Rule] = {
     **rules("Conv2DBackpropInput Conv3DBackpropInputV2", _images("[*HC], +R Ci D, *OD -> *HC")),
     "DepthwiseConv2dNativeBackpropInput": _images("[*HC], +R Ci M, *OD -> *HC"),
     **rules("Conv2DBackpropFilter Conv3DBackpropFilterV2", _images("*HC, Z, *OD -> +R Ci D")),
-    "DepthwiseConv2dNativeBackpropFilter": _images("*HC, Z, *OD -> +R Ci M"),
+    "DepthwiseConv2dNativeBackpropFilter": _images("*HC, Z, *OD -> +R Ci M", no_rows.zeros),
     **rules("MaxPool AvgPool MaxPool3D AvgPool3D", _images("*HC -> *OC")),
     **rules("AvgPoolGrad AvgPool3DGrad", _images("[*HC], *OC -> *HC")),
     **rules("MaxPoolGrad MaxPool3DGrad", _images("*HC, *OC, *OC -> *HC")),
-    **rules("MaxPoolGradGrad MaxPool3DGradGrad", _images("*HC, *OC, *HC -> *OC")),
+    "MaxPoolGradGrad": _images("*HC, *OC, *HC -> *OC"),
+    "MaxPool3DGradGrad": _images("*HC, *OC, *HC -> *OC", no_rows.one_more_row),
     "BiasAdd": MapOfFactors(_bias),
     "BiasAddGrad": MapOfFactors(_bias_gradient),
     **rules(
