@@ -105,6 +105,7 @@ def _matrices(a: Any, definite: Any, x: Any) -> list[Any]:
         _raw.MatrixDeterminant(input=a),
         _raw.MatrixDiag(diagonal=x),
         _raw.MatrixDiagPart(input=a),
+        _raw.MatrixLogarithm(input=tf.cast(definite, tf.complex128)),
         _raw.MatrixInverse(input=a),
         _raw.MatrixSolve(matrix=a, rhs=definite),
         _raw.MatrixSquareRoot(input=definite),
@@ -130,6 +131,7 @@ def _images(x: Any) -> list[Any]:
         _raw.ResizeBicubicGrad(grads=pooled, original_image=x),
         _raw.ResizeNearestNeighbor(images=x, size=[4, 4]),
         _raw.ResizeNearestNeighborGrad(grads=pooled, size=[8, 8]),
+        _raw.ScaleAndTranslate(images=x, size=[4, 4], scale=[0.5, 0.5], translation=[0.0, 0.0]),
     ]
 
 
@@ -171,13 +173,22 @@ def _random(x: Any) -> list[Any]:
     ]
 
 
-def _tables() -> Callable[..., list[Any]]:
+def _states() -> Callable[..., list[Any]]:
     table = tf.Variable(_RNG.standard_normal((9, 3)))
+    generator = tf.random.Generator.from_seed(3)
 
-    def look_up(places: Any) -> list[Any]:
-        return [_raw.ResourceGather(resource=table.handle, indices=places, dtype=tf.float64)]
+    def use(places: Any) -> list[Any]:
+        items = _raw.TensorListReserve(element_shape=-1, num_elements=2, element_dtype=tf.int32)
+        items = _raw.TensorListResize(input_handle=items, size=3)
+        items = _raw.TensorListSetItem(input_handle=items, index=2, item=places)
+        return [
+            _raw.ResourceGather(resource=table.handle, indices=places, dtype=tf.float64),
+            _raw.TensorListGetItem(input_handle=items, index=2, element_shape=-1, element_dtype=tf.int32),
+            generator.normal(tf.shape(places)),
+            generator.uniform(tf.shape(places)),
+        ]
 
-    return look_up
+    return use
 
 
 _STEPS: tuple[tuple[str, Callable[..., list[Any]], tuple[np.ndarray, ...]], ...] = (
@@ -188,7 +199,7 @@ _STEPS: tuple[tuple[str, Callable[..., list[Any]], tuple[np.ndarray, ...]], ...]
     ("volumes", _volumes, (IMAGES,)),
     ("texts", _texts, (WORDS, NUMERALS)),
     ("random", _random, (REALS,)),
-    ("tables", _tables(), (WHOLE,)),
+    ("states", _states(), (WHOLE,)),
 )
 
 

@@ -98,7 +98,7 @@ TABLE: dict[str, Rule] = {
     "InTopKV2": MapOfFactors("n C, n, -> n"),
     "NthElement": MapOfFactors("... C, -> ..."),
     **rules(
-        "Cholesky MatrixInverse MatrixExponential MatrixLogarithm MatrixSquareRoot FFT2D IFFT2D",
+        "Cholesky MatrixInverse MatrixLogarithm MatrixSquareRoot FFT2D IFFT2D",
         MapOfFactors("... M N -> ... M N"),
     ),
     **rules("RFFT IRFFT", MapOfFactors("... N, Z -> ... M")),
