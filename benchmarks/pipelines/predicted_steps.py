@@ -13,7 +13,6 @@ import paceline
 from paceline.comm.world import current_world
 from paceline.fit.pipelining.link_cost import link_of
 from paceline.fit.pipelining.model_profile import profile_of
-from paceline.plan.actions import Update
 from paceline.plan.comparison import Pipeline, Prediction, predict
 from paceline.plan.schedules import schedule_named
 
@@ -36,7 +35,7 @@ def main() -> None:
     for variant in variants:
         one = predicted(variant, stages)
         updates = [
-            sum(end - begin for done, begin, end in spans if isinstance(done, Update)) for spans in one.timeline.spans
+            sum(end - begin for (turn, _), begin, end in spans if turn is None) for spans in one.timeline.spans()
         ]
         model = pipeline_steps.model_of(variant, stages, balance=[len(chunk) for chunk in one.split.chunks])
         told[variant] = [one.step_seconds, one.timeline.busy_seconds, updates]

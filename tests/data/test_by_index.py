@@ -260,7 +260,7 @@ def test_a_map_of_whole_batches_is_named() -> None:
     assert "every rank reads all rows, as map `reduce_sum` behind them takes whole batches" in work_of(found)
     assert work_of(divided(data)) == "each rank reads and computes its rows of each batch, by index (rows)"
     cached = work_of(divided(data.cache()))
-    assert "as the stage Cache is behind them" in cached
+    assert "as the stage `cache` is behind them" in cached
     assert "element_wise" not in cached  # no function that could be marked
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 CASES: dict[str, Callable[[], Any]] = {}
 
@@ -50,3 +51,57 @@ def one_generator_is_predicted_and_evaluated_from() -> dict[str, Any]:
     predicted = [model.predict(batches, steps=5, verbose=0).ravel()[::4].tolist() for _ in range(3)]
     sums = [5 * model.evaluate(batches, steps=5, verbose=0)[1] for _ in range(3)]
     return {"predicted": predicted, "sums": sums, "next": float(next(batches)[0][0, 0])}
+
+
+@case
+def repeated_shuffles_are_read_by_several_calls() -> dict[str, list[int]]:
+    """By pipeline, which order of the shuffle the script finds behind a `fit` of so many steps; 10 are a repetition."""
+    orders = [_first_rows(shuffled) for shuffled in [_shuffled()] for _ in range(8)]
+    found: dict[str, list[int]] = {}
+    for name, (steps, again) in _REPEATED.items():
+        found[name] = []
+        for number in steps:
+            data = again(_shuffled())
+            _linear().fit(data, steps_per_epoch=number, verbose=0)
+            found[name].append(_nearest(orders, _first_rows(data.unbatch())))
+    data, model = _REPEATED["AUTOTUNE"][1](_shuffled()), _linear()
+    _first_rows(data.unbatch())  # draws one seed
+    model.fit(data, epochs=3, steps_per_epoch=9, verbose=0)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / "model.keras")
+        model = keras.models.load_model(Path(folder) / "model.keras")
+    model.evaluate(data, steps=11, verbose=0)
+    model.predict(data.map(lambda x, _: x), steps=3, verbose=0)
+    found["several calls"] = [_nearest(orders, _first_rows(data.unbatch()))]
+    return found
+
+
+_REPEATED: dict[str, tuple[list[int], Callable[[Any], Any]]] = {
+    "AUTOTUNE": ([1, 6, 7, 8, 9, 10, 29, 30], lambda rows: rows.repeat().batch(10).prefetch(tf.data.AUTOTUNE)),
+    "none": ([6, 10], lambda rows: rows.repeat().batch(10)),
+    "two": ([7, 8, 9, 10], lambda rows: rows.repeat().batch(10).prefetch(2)),
+    "repeated batches": ([6, 10], lambda rows: rows.batch(10).repeat().map(lambda x, y: (x + 0.0, y)).prefetch(1)),
+    "mapped": ([6, 9, 16], lambda rows: rows.map(lambda x, y: (x + 0.0, y)).repeat().batch(10).prefetch(1)),
+    "finite": ([8, 10], lambda rows: rows.repeat(3).batch(10).prefetch(1)),
+    "shuffled again": ([1, 9], lambda rows: rows.repeat().shuffle(5, seed=4).batch(10).prefetch(1)),
+}
+
+
+def _shuffled() -> Any:
+    tf.random.set_seed(7)
+    rows = np.arange(100.0)[:, None]
+    return tf.data.Dataset.from_tensor_slices((rows, rows)).shuffle(2000)
+
+
+def _first_rows(data: Any) -> set[float]:
+    return {float(x[0]) for x, _ in data.take(10).as_numpy_iterator()}
+
+
+def _nearest(orders: list[set[float]], rows: set[float]) -> int:
+    return max(range(len(orders)), key=lambda number: len(orders[number] & rows))
+
+
+def _linear() -> Any:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(1e-9), "mse")
+    return model

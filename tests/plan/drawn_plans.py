@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 
 from paceline.plan.actions import Plan
-from paceline.plan.costs import ChunkCost, Costs, Link
-from paceline.plan.planning import make_plan
+from paceline.plan.costs import ChunkCost, Costs, GradientSum, Link
+from paceline.plan.planning import Outline, make_plan
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.schedules import NAMES, Schedule, schedule_named
 from paceline.plan.shape import chain
@@ -28,10 +28,10 @@ def edges(draw: st.DrawFn, num_chunks: int) -> tuple[tuple[int, int], ...]:
 
 
 @st.composite
-def plans(draw: st.DrawFn, names: tuple[str, ...] = NAMES, max_stages: int = 5) -> Plan:
+def outlines(draw: st.DrawFn, names: tuple[str, ...] = NAMES, max_stages: int = 5) -> Outline:
     schedule = draw(schedules(names))
     stages = draw(st.integers(1, max_stages))
-    return make_plan(
+    return Outline(
         schedule,
         stages,
         draw(st.integers(schedule.fewest_micro_batches(stages), 9)),
@@ -41,8 +41,23 @@ def plans(draw: st.DrawFn, names: tuple[str, ...] = NAMES, max_stages: int = 5) 
     )
 
 
+def plan_of(outline: Outline) -> Plan:
+    return make_plan(
+        outline.schedule,
+        outline.stages,
+        outline.micro_batches,
+        batches=outline.batches,
+        edges=outline.edges,
+        recompute=outline.recompute,
+    )
+
+
+def plans(names: tuple[str, ...] = NAMES, max_stages: int = 5) -> st.SearchStrategy[Plan]:
+    return outlines(names, max_stages).map(plan_of)
+
+
 @st.composite
-def costs(draw: st.DrawFn, plan: Plan) -> Costs:
+def costs(draw: st.DrawFn, outline: Outline) -> Costs:
     chunks = st.builds(
         ChunkCost,
         *(SECONDS, SECONDS, SECONDS),
@@ -54,10 +69,16 @@ def costs(draw: st.DrawFn, plan: Plan) -> Costs:
         slot_bytes=st.integers(0, 9),
     )
     return Costs(
-        tuple(draw(chunks) for _ in range(plan.shape.num_chunks)),
-        {edge: draw(st.integers(0, 5)) for edge in plan.shape.edges},
+        tuple(draw(chunks) for _ in range(outline.shape.num_chunks)),
+        {edge: draw(st.integers(0, 5)) for edge in outline.shape.edges},
         Link(float(draw(st.integers(0, 3))), draw(st.sampled_from([0.5, 1.0, 4.0]))),
+        tuple(draw(st.lists(gradient_sums(outline.stages), max_size=2)) if outline.schedule.is_synchronous else ()),
     )
+
+
+def gradient_sums(stages: int) -> st.SearchStrategy[GradientSum]:
+    some = st.sets(st.integers(0, stages - 1), min_size=1).map(lambda found: tuple(sorted(found)))
+    return st.builds(GradientSum, some, SECONDS)
 
 
 @st.composite

@@ -2,14 +2,14 @@
 
 from paceline.plan.chart import chart
 from paceline.plan.costs import ChunkCost, Costs, equal_costs
-from paceline.plan.planning import make_plan
+from paceline.plan.planning import Outline
 from paceline.plan.schedules import schedule_named
 from paceline.plan.simulation import simulate
 
 
 def _drawn(name: str, stages: int, micro_batches: int, max_columns: int = 160) -> str:
-    plan = make_plan(schedule_named(name), stages, micro_batches)
-    return "\n" + chart(simulate(plan, equal_costs(plan.shape.num_chunks)), max_columns) + "\n"
+    outline = Outline(schedule_named(name), stages, micro_batches)
+    return "\n" + chart(simulate(outline, equal_costs(outline.shape.num_chunks)), max_columns) + "\n"
 
 
 def test_gpipe() -> None:
@@ -62,9 +62,9 @@ def test_a_long_chart_ends_with_dots() -> None:
 
 
 def test_columns_are_to_scale_and_updates_are_seen() -> None:
-    plan = make_plan(schedule_named("1f1b"), 2, 1)
+    outline = Outline(schedule_named("1f1b"), 2, 1)
     slow, fast = ChunkCost(2, 2, 2, update_seconds=2), ChunkCost(1, 1, 1, update_seconds=1)
-    assert chart(simulate(plan, Costs((slow, fast)))).split("\n") == [
+    assert chart(simulate(outline, Costs((slow, fast)))).split("\n") == [
         "stage 0  F0---          B0--------- =----",
         "stage 1        F0 B0--- =-",
     ]

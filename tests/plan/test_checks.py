@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send, Update
 from paceline.plan.checks import faults
+from paceline.plan.deadlocks import deadlocks
 from paceline.plan.planning import make_plan
 from paceline.plan.schedules import schedule_named
-from paceline.plan.simulation import deadlocks
 
 
 @given(plans(max_stages=8))

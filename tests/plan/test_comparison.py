@@ -1,5 +1,7 @@
 """The schedules beside each other."""
 
+import tracemalloc
+
 import pytest
 
 from paceline.errors import ConfigurationError
@@ -84,3 +86,17 @@ def test_recomputation_needs_less_memory_and_more_time() -> None:
     )
     assert recomputed.step_seconds > kept.step_seconds
     assert max(peak.total_bytes for peak in recomputed.peaks) < max(peak.total_bytes for peak in kept.peaks)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_plans_of_many_stages_take_little_memory(name: str) -> None:
+    """Each action of a plan was an object: 512 stages took minutes and gigabytes. Now it is a number for each step."""
+    stages, micro_batches = 8, 64
+    profile = Profile(tuple(Layer(f"layer{at}", 1, 1, 1, (at - 1,) if at else ()) for at in range(2 * stages)))
+    tracemalloc.start()
+    try:
+        found = predict(Pipeline(profile, stages, micro_batches), schedule_named(name))
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 150 * sum(len(begins) for begins in found.timeline.begins)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.plan.actions import Compute, Plan
+from paceline.plan.actions import Compute
 from paceline.plan.costs import equal_costs
-from paceline.plan.memory import peak_of
-from paceline.plan.planning import make_plan
+from paceline.plan.memory import peaks_of
+from paceline.plan.planning import Outline, make_plan
 from paceline.plan.schedules import NAMES, Place, schedule_named
 from paceline.plan.simulation import Timeline, simulate
 
@@ -18,14 +18,13 @@ STAGES, MICRO_BATCHES = st.integers(1, 6), st.integers(1, 14)
 
 def _timeline(name: str, stages: int, micro_batches: int, chunks_per_stage: int = 2, batches: int = 1) -> Timeline:
     schedule = schedule_named(name, chunks_per_stage=chunks_per_stage)
-    plan = make_plan(schedule, stages, micro_batches, batches=batches)
-    part = stages / plan.shape.num_chunks  # a stage's F, B and W take 1 each
-    return simulate(plan, equal_costs(plan.shape.num_chunks, part, part, part))
+    outline = Outline(schedule, stages, micro_batches, batches=batches)
+    part = stages / outline.shape.num_chunks  # a stage's F, B and W take 1 each
+    return simulate(outline, equal_costs(outline.shape.num_chunks, part, part, part))
 
 
-def _stashed(plan: Plan) -> list[int]:
-    costs = equal_costs(plan.shape.num_chunks)
-    return [peak_of(plan, costs, stage).num_stashed for stage in range(plan.shape.num_stages)]
+def _stashed(outline: Outline) -> list[int]:
+    return [peak.num_stashed for peak in peaks_of(outline, equal_costs(outline.shape.num_chunks))]
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
@@ -37,9 +36,9 @@ def test_the_bubble_without_split_backward(name: str, stages: int, micro_batches
 
 @given(stages=STAGES, micro_batches=MICRO_BATCHES)
 def test_gpipe_stashes_all_and_1f1b_what_is_under_way(stages: int, micro_batches: int) -> None:
-    assert _stashed(make_plan(schedule_named("gpipe"), stages, micro_batches)) == [micro_batches] * stages
+    assert _stashed(Outline(schedule_named("gpipe"), stages, micro_batches)) == [micro_batches] * stages
     under_way = [min(stages - stage, micro_batches) for stage in range(stages)]
-    assert _stashed(make_plan(schedule_named("1f1b"), stages, micro_batches)) == under_way
+    assert _stashed(Outline(schedule_named("1f1b"), stages, micro_batches)) == under_way
 
 
 @given(stages=STAGES, micro_batches=MICRO_BATCHES)
@@ -47,7 +46,7 @@ def test_zb_h1_fills_two_thirds_of_1f1bs_bubble_in_as_much_memory(stages: int, m
     """The paper: a bubble of (S - 1) (F + B - W), and no stage above what 1F1B's first one stashes."""
     if micro_batches >= stages:
         assert _timeline("zb_h1", stages, micro_batches).step_seconds == 3 * micro_batches + stages - 1
-    assert max(_stashed(make_plan(schedule_named("zb_h1"), stages, micro_batches))) == min(stages, micro_batches)
+    assert max(_stashed(Outline(schedule_named("zb_h1"), stages, micro_batches))) == min(stages, micro_batches)
 
 
 @given(stages=STAGES, micro_batches=MICRO_BATCHES)
@@ -55,7 +54,7 @@ def test_zb_v_waits_for_the_first_forward_only(stages: int, micro_batches: int) 
     """The paper: no bubble. The last stage begins after S - 1 chunks' forwards, each half as long."""
     if micro_batches >= 2 * stages - 1:
         assert _timeline("zb_v", stages, micro_batches).step_seconds == 3 * micro_batches + (stages - 1) / 2
-    assert max(_stashed(make_plan(schedule_named("zb_v"), stages, micro_batches))) <= 2 * stages
+    assert max(_stashed(Outline(schedule_named("zb_v"), stages, micro_batches))) <= 2 * stages
 
 
 @given(stages=STAGES, rounds=st.integers(1, 3), chunks=st.integers(1, 4))
@@ -64,8 +63,8 @@ def test_interleaving_divides_the_bubble(stages: int, rounds: int, chunks: int) 
     micro_batches = rounds * stages
     seconds = _timeline("interleaved", stages, micro_batches, chunks).step_seconds
     assert seconds == pytest.approx(3 * micro_batches + 3 * (stages - 1) / chunks)
-    plan = make_plan(schedule_named("interleaved", chunks_per_stage=chunks), stages, micro_batches)
-    assert max(_stashed(plan)) <= chunks * stages + stages - 1
+    outline = Outline(schedule_named("interleaved", chunks_per_stage=chunks), stages, micro_batches)
+    assert max(_stashed(outline)) <= chunks * stages + stages - 1
 
 
 @pytest.mark.parametrize(("micro_batches", "ratio"), [(4, 0.87), (8, 0.93)])
@@ -87,8 +86,8 @@ def test_asynchronous_schedules_have_no_bubble_once_full(name: str, stages: int,
 def test_pipedream_holds_as_many_versions_as_batches_are_under_way(stages: int) -> None:
     """SOSP 2019, 3.3: S - s versions on stage s; with vertical sync all stages hold the first one's."""
     for vertical_sync in (False, True):
-        plan = make_plan(schedule_named("pipedream", vertical_sync=vertical_sync), stages, 1, batches=3 * stages)
-        peaks = [peak_of(plan, equal_costs(stages), stage) for stage in range(stages)]
+        outline = Outline(schedule_named("pipedream", vertical_sync=vertical_sync), stages, 1, batches=3 * stages)
+        peaks = peaks_of(outline, equal_costs(stages))
         under_way = [stages - stage for stage in range(stages)]
         assert [peak.num_stashed for peak in peaks] == under_way
         assert [peak.num_versions for peak in peaks] == ([stages] * stages if vertical_sync else under_way)
@@ -96,8 +95,8 @@ def test_pipedream_holds_as_many_versions_as_batches_are_under_way(stages: int) 
 
 @given(stages=st.integers(2, 6), more=st.integers(0, 6))
 def test_2bw_holds_two_versions(stages: int, more: int) -> None:
-    plan = make_plan(schedule_named("pipedream_2bw"), stages, stages + more, batches=5)
-    assert [peak_of(plan, equal_costs(stages), stage).num_versions for stage in range(stages)] == [2] * stages
+    outline = Outline(schedule_named("pipedream_2bw"), stages, stages + more, batches=5)
+    assert [peak.num_versions for peak in peaks_of(outline, equal_costs(stages))] == [2] * stages
 
 
 @given(stages=STAGES, more=st.integers(0, 6), batches=st.integers(1, 6))
@@ -115,9 +114,8 @@ def test_the_bounds_that_a_split_relies_on(name: str, stages: int, micro_batches
     schedule = schedule_named(name)
     many = max(micro_batches, schedule.fewest_micro_batches(stages))
     batches = 1 if schedule.is_synchronous else 2 * (1 + ceil(stages / many))
-    plan = make_plan(schedule, stages, many, batches=batches)
-    for stage, stashed in enumerate(_stashed(plan)):
+    outline = Outline(schedule, stages, many, batches=batches)
+    for stage, peak in enumerate(peaks_of(outline, equal_costs(outline.shape.num_chunks))):
         place = Place(stage, stages, many)
-        assert stashed <= schedule.most_stashed(place)
-        versions = peak_of(plan, equal_costs(plan.shape.num_chunks), stage).num_versions
-        assert versions == 1 + schedule.delay(place)
+        assert peak.num_stashed <= schedule.most_stashed(place)
+        assert peak.num_versions == 1 + schedule.delay(place)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from paceline.errors import ConfigurationError
 from paceline.plan.costs import Link
-from paceline.plan.memory import peak_of
+from paceline.plan.memory import peaks_of
 from paceline.plan.partition import Demand, best_replicated_split, best_split, least_greatest
-from paceline.plan.planning import make_plan
+from paceline.plan.planning import Outline
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.schedules import schedule_named
 from paceline.plan.simulation import simulate
@@ -178,8 +178,8 @@ def test_the_bytes_of_a_split_bound_those_of_its_plan(profile: Profile, stages: 
     _, split = best_split(demand, replicas)
     costs = costs_of(profile, split, Link())
     batches = 1 if schedule.is_synchronous else 9
-    plan = make_plan(schedule, stages, 3, batches=batches, edges=tuple(costs.edge_bytes), recompute=recompute)
-    peaks = [peak_of(plan, costs, stage).total_bytes for stage in range(stages)]
+    outline = Outline(schedule, stages, 3, batches=batches, edges=tuple(costs.edge_bytes), recompute=recompute)
+    peaks = [peak.total_bytes for peak in peaks_of(outline, costs)]
     bounds = [demand.num_bytes(at, one.start, one.stop, replicas) for at, one in enumerate(split.chunks)]
     if recompute or schedule.splits_backward:
         assert all(peak <= bound for peak, bound in zip(peaks, bounds, strict=True))
@@ -196,5 +196,5 @@ def test_a_pipeline_without_flush_is_as_fast_as_its_slowest_stage(profile: Profi
     seconds, split = best_split(Demand(profile, schedule, stages, 1), replicas)
     costs = costs_of(profile, split, Link())
     # Full only when the slowest stage has made all others wait: the stashes are up to `stages` batches deep.
-    plan = make_plan(schedule, stages, 1, batches=40 * stages, edges=tuple(costs.edge_bytes))
-    assert simulate(plan, costs).step_seconds == pytest.approx(seconds, rel=1e-6)
+    outline = Outline(schedule, stages, 1, batches=40 * stages, edges=tuple(costs.edge_bytes))
+    assert simulate(outline, costs).step_seconds == pytest.approx(seconds, rel=1e-6)

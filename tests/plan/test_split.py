@@ -3,8 +3,8 @@
 import pytest
 
 from paceline.errors import ConfigurationError
-from paceline.plan.costs import Link
-from paceline.plan.profile import Layer, Profile
+from paceline.plan.costs import GradientSum, Link
+from paceline.plan.profile import Layer, Profile, SharedWeights
 from paceline.plan.split import Split, costs_of, cuts_of_balance, cuts_of_names
 
 # a ─► b ─► c ─► d, and a is read by c and d, too: a skip. b and c share weights.
@@ -69,3 +69,45 @@ def test_layers_in_no_order_are_refused() -> None:
         Profile((Layer("a", 1, 1, 1, (1,)), Layer("b", 1, 1, 1)))
     with pytest.raises(ValueError, match="received 0 layers"):
         Profile(())
+
+
+SHARED = SharedWeights((0, 2, 3), parameter_bytes=60, slot_bytes=20, update_seconds=2)
+"""Three of four layers have them, besides 10, 10 and 1 of their own."""
+
+TIED = Profile(
+    tuple(
+        Layer(name, 1, 1, 1, (at - 1,) if at else (), parameter_bytes=70, slot_bytes=30, update_seconds=3)
+        for at, name in enumerate("abcd")
+    ),
+    shared_weights=(SHARED,),
+)
+
+
+def test_shared_weights_count_once_on_a_chunk() -> None:
+    """They were counted for each layer that has them."""
+    [chunk] = costs_of(TIED, Split((4,), (1,)), Link()).chunks
+    assert (chunk.parameter_bytes, chunk.slot_bytes, chunk.update_seconds) == (4 * 70 - 2 * 60, 4 * 30 - 2 * 20, 8)
+
+
+def test_shared_weights_count_once_on_a_stage_of_several_chunks() -> None:
+    """ZB-V has both ends of a model on the first stage: a tied embedding and head."""
+    costs = costs_of(TIED, Split((1, 2, 3, 4), (1, 1, 1, 1)), Link(), (0, 1, 1, 0))
+    assert [chunk.parameter_bytes for chunk in costs.chunks] == [70, 70, 70, 10]
+    assert [chunk.slot_bytes for chunk in costs.chunks] == [30, 30, 30, 10]
+    assert [chunk.update_seconds for chunk in costs.chunks] == [3, 3, 3, 1]
+
+
+def test_stages_that_share_weights_sum_their_gradients() -> None:
+    """The exchange was not counted, and replicas summed these gradients by themselves."""
+    costs = costs_of(TIED, Split((2, 4), (1, 1)), Link(0.0, 4.0))
+    assert costs.gradient_sums == (GradientSum((0, 1), 15.0),)  # a ring of two: 60 bytes there and back
+    assert [chunk.parameter_bytes for chunk in costs.chunks] == [140, 80]
+    costs = costs_of(TIED, Split((2, 4), (2, 2)), Link(0.0, 4.0))
+    assert costs.gradient_sums == (GradientSum((0, 1), 22.5),)  # of four
+    assert [chunk.update_seconds for chunk in costs.chunks] == [6 + 80 / 4, 4 + 20 / 4]
+    assert costs_of(TIED, Split((4,), (2,)), Link(0.0, 4.0)).gradient_sums == ()
+
+
+def test_a_tie_of_no_layer_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"ties \[\(0, 9\)\] of no layers"):
+        Profile(TIED.layers, shared_weights=(SharedWeights((0, 9), 1),))

@@ -8,17 +8,14 @@ here, on stderr; the exit code says that it was.
 import os
 import runpy
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from paceline.bootstrap.progress_line import ProgressLine
 from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, ConfigurationError
 from paceline.importing import after_import
 from paceline.wire.codec import encode
-
-SILENT_SECONDS = 2.0
-"""Only what takes longer says how far it is."""
 
 
 def main(result: Path, seconds: float, script: Path, arguments: list[str]) -> None:
@@ -32,7 +29,9 @@ def main(result: Path, seconds: float, script: Path, arguments: list[str]) -> No
 
         print("paceline: measuring the data of the first fit ...", file=sys.stderr, flush=True)
         try:
-            result.write_bytes(encode(profile_for(x, speed_in_fit(model, fit, seconds), seconds, _told())))
+            with ProgressLine(sys.stderr) as line:
+                found = profile_for(x, speed_in_fit(model, fit, seconds), seconds, line.tell)
+            result.write_bytes(encode(found))
         except ConfigurationError as refusal:
             print(f"paceline: {refusal}", file=sys.stderr)
             raise SystemExit(EXIT_CONFIGURATION) from None
@@ -55,18 +54,6 @@ def main(result: Path, seconds: float, script: Path, arguments: list[str]) -> No
     runpy.run_path(str(script), run_name="__main__")
     print(f"paceline: {script} has ended without a call of fit: nothing to profile. [data-profile]", file=sys.stderr)
     raise SystemExit(EXIT_FAILED)
-
-
-def _told() -> Callable[[str], None]:
-    last = time.monotonic()
-
-    def progress(what: str) -> None:
-        nonlocal last
-        if time.monotonic() - last > SILENT_SECONDS:
-            last = time.monotonic()
-            print(f"paceline: measuring {what} ...", file=sys.stderr, flush=True)
-
-    return progress
 
 
 if __name__ == "__main__":

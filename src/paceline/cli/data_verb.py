@@ -54,9 +54,10 @@ def profile(
 ) -> None:
     """Show where the time of an input pipeline goes, and what would make it faster.
 
-    Runs the script up to its first fit, and reads the tf.data.Dataset that fit is given: what each stage costs, what
-    several workers would share, and each change that was tried with what it brought in fit. For that the model is
-    trained for some seconds, without callbacks, and thrown away.
+    Runs the script up to its first fit, and reads the data that fit is given, a tf.data.Dataset, a PyDataset or a
+    generator: what each stage or item costs, how much of that is waiting, what several workers would share, and each
+    change that was tried with what it brought in fit. For that the model is trained for some seconds, without
+    callbacks, and thrown away.
 
     \b
     Examples:

@@ -20,6 +20,10 @@ def document(pipeline: Pipeline, comparison: Comparison) -> dict[str, Any]:
         "layers": [{**asdict(layer), "reads": [layers[at].name for at in layer.reads]} for layer in layers],
         "ties": [[layers[at].name for at in tie] for tie in pipeline.profile.ties],
         "call_seconds": pipeline.profile.call_seconds,
+        "shared_weights": [
+            {**asdict(shared), "layers": [layers[at].name for at in shared.layers]}
+            for shared in pipeline.profile.shared_weights
+        ],
         "schedules": [_of_schedule(pipeline, one) for one in comparison.predictions],
         "refusals": comparison.refusals,
         "best": best.schedule.name if best else None,
@@ -39,7 +43,7 @@ def _of_schedule(pipeline: Pipeline, one: Prediction) -> dict[str, Any]:
             {
                 "layers": [
                     layers[at].name
-                    for chunk in one.timeline.plan.shape.chunks_of(stage)
+                    for chunk in one.timeline.outline.shape.chunks_of(stage)
                     for at in one.split.chunks[chunk]
                 ],
                 "busy_seconds": one.timeline.busy_seconds[stage],

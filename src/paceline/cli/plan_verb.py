@@ -116,7 +116,7 @@ def plan(
         )
     profile = _measured(model, -(-batch // micro_batches), stages * replicas)
     pipeline = Pipeline(profile, stages, micro_batches, replicas, link, limit, recompute)
-    gc.disable()  # a plan has up to millions of actions: looking for cycles takes a quarter of the time
+    gc.disable()  # the search for a split keeps many small objects: looking for cycles among them takes long
     try:
         comparison = compare(pipeline, _telling(chosen))
     finally:

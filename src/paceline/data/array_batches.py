@@ -14,6 +14,7 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
+from paceline.data.left_out import behind_identities
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +67,15 @@ def _gathered_from(dataset: Any) -> tuple[int, ...] | None:
     arguments = [tensor.name for tensor in function.inputs]
     found = []
     for tensor in function.outputs:
-        gather = _behind_identities(tensor).op
+        gather = behind_identities(tensor).op
         if gather.type != "GatherV2" or gather.get_attr("batch_dims") != 0:
             return None
-        params, indices, axis = map(_behind_identities, gather.inputs)
+        params, indices, axis = map(behind_identities, gather.inputs)
         of_axis_0 = tf.get_static_value(axis) is not None and int(tf.get_static_value(axis)) == 0
         if not (of_axis_0 and indices.name == arguments[0] and params.name in arguments[1:]):
             return None
         found.append(arguments.index(params.name) - 1)
     return tuple(found)
-
-
-def _behind_identities(tensor: Any) -> Any:
-    while tensor.op.type == "Identity":
-        [tensor] = tensor.op.inputs
-    return tensor
 
 
 def _is_one_element_again_and_again(dataset: Any) -> bool:

@@ -12,8 +12,10 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | its class, `_seed`, `_seed2`, `_reshuffle_each_iteration`, `_common_args` | the same shuffle of other rows |
 | `_AutoShardDataset`, a shard's `_num_shards` | data divided by TensorFlow's rules, without a strategy of its own |
 | a cache's `_filename` | whether it is a file, which is closed when an iterator is freed |
+| names of modules and classes, `_func` of what `_functions` returns | which method of `Dataset` a script has called |
 | a map's `_map_func` | what has been traced is called again, over other rows |
 | its `_num_parallel_calls`, `_deterministic`, `_use_unbounded_threadpool`, `_force_synchronous` | its options |
+| its `_use_inter_op_parallelism`, `_preserve_cardinality` | the same map of other rows |
 | a batch's `_batch_size`, `_drop_remainder` | the same batches, of other rows |
 | an interleave's `_cycle_length`, `_block_length` | the same interleave, in parallel |
 | `_count` of take, skip, repeat; a zip's `_datasets` | the same stage over other rows |
@@ -23,6 +25,8 @@ Tested with TensorFlow 2.21; this is the only file to mend when one of them is g
 | `op_def_registry` | whether an operation has a state |
 """
 
+import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,6 +92,47 @@ def kind_of(dataset: Any) -> str:
     return type(dataset).__name__.lstrip("_").removesuffix("Dataset")
 
 
+_FILE_OF_METHOD = re.compile(r"tensorflow\.python\.data\.(?:experimental\.)?ops\.(\w+)_op")
+"""TensorFlow has a module for each method of `Dataset`, named after it."""
+_OTHER_METHODS = {"Options": "with_options", "Variant": "from_variant"}
+
+
+def method_of(dataset: Any) -> str:
+    """What of `tf.data` a script calls to make a dataset: ``choose_from_datasets``, ``TFRecordDataset``."""
+    kind = kind_of(dataset)
+    if kind == "DirectedInterleave":
+        return _method_with_function_of(inputs_of(dataset)[0]) or "choose_from_datasets"
+    if kind == "Zip" and inputs_by_method(dataset):
+        return "enumerate"
+    of_file = _FILE_OF_METHOD.fullmatch(type(dataset).__module__)
+    if method := _method_with_function_of(dataset) or _OTHER_METHODS.get(kind) or (of_file and of_file[1]):
+        return method
+    class_name = type(dataset).__name__.removesuffix("V2")
+    return class_name if hasattr(tf.data, class_name) else re.sub("(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+
+
+def inputs_by_method(dataset: Any) -> list[Any]:
+    """The inputs that the method of a dataset has made: numbers that choose among others, or stand beside elements."""
+    inputs, kind = inputs_of(dataset), kind_of(dataset)
+    is_made = (
+        kind == "DirectedInterleave"
+        or (kind == "Zip" and kind_of(inputs[0]) == "Variant")
+        or _method_with_function_of(dataset) == "from_generator"
+    )
+    return inputs[:1] if is_made else []
+
+
+def calls_function_of_script(dataset: Any) -> bool:
+    """Whether the function that a map or the like was given is not TensorFlow's own."""
+    return given_function_of(dataset) is not None and not _method_with_function_of(dataset)
+
+
+def _method_with_function_of(dataset: Any) -> str:
+    """The method in whose file of TensorFlow's the function of a dataset is; empty: the function is the script's."""
+    of_file = _FILE_OF_METHOD.fullmatch(getattr(given_function_of(dataset), "__module__", None) or "")
+    return of_file[1] if of_file else ""
+
+
 def num_tensors_of(element_spec: Any) -> int:
     """How many tensors a traced function takes, or returns, for an element of this spec."""
     return sum(len(leaf._flat_tensor_specs) for leaf in tf.nest.flatten(element_spec))
@@ -100,8 +145,8 @@ def traced_function_of(dataset: Any) -> Any:
 
 
 def given_function_of(dataset: Any) -> Any:
-    """The Python function that a map was given."""
-    return dataset._map_func._func
+    """The Python function that a map, filter or the like was given; None: there is none."""
+    return next((wrapper._func for wrapper in dataset._functions()), None)
 
 
 def options_of_map(dataset: Any) -> dict[str, Any]:
@@ -118,6 +163,12 @@ def options_of_map(dataset: Any) -> dict[str, Any]:
     return options
 
 
+def unbounded_threads() -> dict[str, Any]:
+    """Options of `Dataset.map` with which calls that wait need not wait for one of as many threads as cores."""
+    name = "use_unbounded_threadpool"
+    return {name: True} if name in inspect.signature(tf.data.Dataset.map).parameters else {}
+
+
 def options_of_batch(dataset: Any) -> dict[str, Any] | None:
     """What `Dataset.batch` was given, and not left out; None: that is not known before it runs."""
     size, drops = (tf.get_static_value(getattr(dataset, name, None)) for name in ("_batch_size", "_drop_remainder"))
@@ -132,8 +183,11 @@ def options_of_batch(dataset: Any) -> dict[str, Any] | None:
 
 
 def options_of_interleave(dataset: Any) -> tuple[Any, int, int] | None:
-    """The traced function of an interleave, its cycle and block length; None: it is none, or parallel already."""
-    if kind_of(dataset) != "Interleave" or (function := traced_function_of(dataset)) is None:
+    """The traced function of an interleave, its cycle and block length; None: it is none."""
+    if (
+        kind_of(dataset) not in ("Interleave", "ParallelInterleave")
+        or (function := traced_function_of(dataset)) is None
+    ):
         return None
     cycle, block = (int(getattr(dataset, name)) for name in ("_cycle_length", "_block_length"))
     return function, cycle, block
@@ -233,6 +287,37 @@ def shuffled_alike(rows: Any, shuffle: Any, *, seeds: Seeds | None = None, buffe
     again._input_dataset = rows
     super(ShuffleDataset, again).__init__(rows, _variant_of_shuffle(again))
     return again
+
+
+def mapped_alike(rows: Any, one: Any) -> Any:
+    """What a map does to its source, done to a dataset of as many other rows; nothing is traced again."""
+    function, kind = one._map_func.function, type(one)
+    again = object.__new__(kind)
+    vars(again).update(vars(one), _input_dataset=rows)
+    given = {
+        "input_dataset": variant_of(rows),
+        "other_arguments": function.captured_inputs,
+        "f": function,
+        "use_inter_op_parallelism": one._use_inter_op_parallelism,
+        "preserve_cardinality": one._preserve_cardinality,
+        **one._common_args,
+    }
+    if kind_of(one) == "Map":
+        variant = tf.raw_ops.MapDataset(**given, force_synchronous=one._force_synchronous)
+    else:
+        variant = tf.raw_ops.ParallelMapDatasetV2(
+            **given,
+            num_parallel_calls=one._num_parallel_calls,
+            deterministic=one._deterministic,
+            use_unbounded_threadpool=one._use_unbounded_threadpool,
+        )
+    super(kind, again).__init__(rows, variant)
+    return again
+
+
+def calls_of(dataset: Any) -> int:
+    """Parallel calls of a map, or batch, that has some; negative: AUTOTUNE, also of any other."""
+    return int(getattr(dataset, "_num_parallel_calls", tf.data.AUTOTUNE))
 
 
 def _variant_of_shuffle(shuffle: Any) -> Any:

@@ -66,7 +66,7 @@ def _why_whole(one: Any) -> Whole | None:
             "paceline.data.element_wise(function) a map has a row for each row"
         )
     return Whole(
-        f"every rank reads all {source.name}, as the stage {compat.kind_of(one)} is behind them: without it, each "
+        f"every rank reads all {source.name}, as the stage `{compat.method_of(one)}` is behind them: without it, each "
         "would read its own"
     )
 

@@ -22,7 +22,7 @@ class CannotBeCountedError(RuntimeError):
 
 
 def draws_of(shuffle: Any) -> "SeedDraws":
-    """The draws of the generator that a shuffle of `has_shared_seeds` draws from; iterators over it have been made.
+    """The draws of the generator that a shuffle of `has_shared_seeds` draws from.
 
     Raises:
         CannotBeCountedError: chance has chosen the seeds.
@@ -31,42 +31,78 @@ def draws_of(shuffle: Any) -> "SeedDraws":
         raise CannotBeCountedError
     seeds = compat.seeds_of(shuffle)
     if seeds not in _known:
-        _known[seeds] = SeedDraws(shuffle)
+        _known[seeds] = SeedDraws(shuffle, seeds)
     return _known[seeds]
 
 
 class SeedDraws:
-    """The draws of one generator of seeds; get it from `draws_of`."""
+    """The draws of one generator of seeds; get that of a shuffle from `draws_of`.
 
-    def __init__(self, shuffle: Any) -> None:
-        self._again = _one_row(shuffle, compat.Seeds(shuffle))
-        self._model = fresh = iter(self._again)
-        self._numbers: dict[bytes, int] = {}
-        self._states: list[Any] = []
-        self._note()
-        self._reader = iter(_one_row(shuffle, compat.seeds_of(shuffle)))  # draws
-        drawn = _state(self._reader)
-        while _state(fresh).tobytes() != drawn.tobytes():
-            fresh = iter(self._again)
-            self._note()
-        self.number = len(self._states) - 1
+    Args:
+        shuffle: Draws from it, or from one with the same seeds.
+        seeds: The generator.
+        like: The draws of the one with the same seeds, if they are known.
+    """
+
+    def __init__(self, shuffle: Any, seeds: compat.Seeds, like: "SeedDraws | None" = None) -> None:
+        self._states: _States = _States(shuffle) if like is None else like._states
+        self._reader = iter(_one_row(shuffle, seeds))  # draws
+        self._num_too_many = 0
+        if number := self._states.place_of(_state(self._reader)) - 1:
+            self.number = number
+        else:  # no state says that nothing has been drawn
+            self._num_too_many = 1
 
     @property
     def number(self) -> int:
-        """Draws so far. To be set to at least 1, by whoever knows that nobody draws at the same time."""
-        found = _state(self._reader).tobytes()
-        while found not in self._numbers:
-            iter(self._again)
-            self._note()
-        return self._numbers[found]
+        """Draws so far, of others. To be set to at least 1, by whoever knows that nobody draws at the same time."""
+        return self._states.number_of(_state(self._reader)) - self._num_too_many
 
     @number.setter
     def number(self, number: int) -> None:
-        restore_iterator(self._reader, self._states[number - 1])
+        restore_iterator(self._reader, self._states.after(number))
+        self._num_too_many = 0
 
-    def _note(self) -> None:
-        self._states.append(_state(self._model))
-        self._numbers[self._states[-1].tobytes()] = len(self._states)
+
+class _States:
+    """The states of readers of generators with the same seeds: they tell of a reader's own draw, and of all draws.
+
+    Each reader is given the state of the first one, so that it tells of the number of draws only.
+    """
+
+    def __init__(self, shuffle: Any) -> None:
+        self._again = _one_row(shuffle, compat.Seeds(shuffle))
+        self._states: list[Any] = []
+        self._numbers: dict[bytes, int] = {}
+        self._places: dict[bytes, int] = {}
+        self._first = self._draw()
+
+    def place_of(self, state: Any) -> int:
+        """Which draw was that of a reader that has just been made, from 1."""
+        return self._found(state, self._places)
+
+    def number_of(self, state: Any) -> int:
+        """How many draws there were when the first reader, or one that was given a state of it, had this state."""
+        return self._found(state, self._numbers)
+
+    def after(self, number: int) -> Any:
+        """The first reader's state after so many draws, at least 1."""
+        while len(self._states) < number:
+            self._draw()
+        return self._states[number - 1]
+
+    def _found(self, state: Any, known: dict[bytes, int]) -> int:
+        while (found := state.tobytes()) not in known:
+            self._draw()
+        return known[found]
+
+    def _draw(self) -> Any:
+        reader = iter(self._again)
+        of_reader = _state(reader)
+        of_first = _state(self._first) if self._states else of_reader
+        self._states.append(of_first)
+        self._numbers[of_first.tobytes()] = self._places[of_reader.tobytes()] = len(self._states)
+        return reader
 
 
 def _one_row(shuffle: Any, seeds: compat.Seeds) -> Any:

@@ -42,7 +42,7 @@ class ServedBatches:
     target: str
     """Of the dispatcher."""
     compression: str | None
-    name: str = "data worker"
+    name: str = "batches of the data worker"
     _streams: dict[tuple[int, int, bool], "_Stream"] = field(default_factory=dict)
 
     @functools.cached_property
@@ -59,7 +59,7 @@ class ServedBatches:
     @property
     def work(self) -> str:
         """What each rank does, for a line of the log."""
-        return f"each rank takes its rows of each batch from the {self.name}, which makes the batches"
+        return "each rank takes its rows of each batch from the data worker, which makes the batches"
 
     @property
     def batch_size(self) -> int | None:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from paceline.data import compat
 from paceline.data.fingerprint import draws_by_chance
+from paceline.data.left_out import is_left_out
 from paceline.data.row_wise import is_row_wise
 from paceline.data.staying_maps import (
     MAPS,
@@ -79,7 +80,7 @@ class Division:
         """Iterators over datasets of the same form may have the same state."""
         kinds = [type(step).__name__ for step in self.row_steps]
         behind = [compat.kind_of(one) for one in (*self.order, *self.batch_steps)]
-        return f"own rows 1: {','.join(kinds)} | {','.join(behind)}"
+        return f"own rows 2: {','.join(kinds)} | {','.join(behind)}"
 
     @property
     def maps(self) -> list[Any]:
@@ -189,11 +190,14 @@ def in_order_of(one: Any, rows: Any) -> Any:
 
 def _kept_apart(rows: Any, repeat: Any) -> Any:
     # TensorFlow makes one stage of a shuffle and a repeat right behind it, which draws other seeds from the second
-    # iterator on. In the script's dataset a map may be between the two.
-    if all(compat.kind_of(source) == "Shuffle" for source in compat.inputs_of(repeat)):
+    # iterator on. In the script's dataset a map may be between the two: a take of all rows stands for it. It reads
+    # up to the end, as a map does, since a repeat below draws seeds there; without a count, TensorFlow leaves it out.
+    [source] = compat.inputs_of(repeat)
+    if compat.kind_of(source) == "Shuffle":
         return rows
-    number = int(rows.cardinality())
-    return rows.take(number) if number >= 0 else rows.prefetch(1)
+    while is_left_out(source):
+        [source] = compat.inputs_of(source)
+    return rows.take(-1 if compat.kind_of(source) == "Shuffle" else tf.int64.max)
 
 
 def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | ReadAhead]]:

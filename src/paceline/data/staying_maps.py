@@ -74,11 +74,11 @@ def maps_kept_by(one: Any) -> str:
     if inner := _maps_inside(one):
         return (
             f"map `{inner}` runs on all rows on every rank, as it is inside of a function that makes datasets "
-            f"({kind}): behind this stage, just before .batch(), it would run on the rows of this rank"
+            f"({compat.method_of(one)}): behind this stage, just before .batch(), it would run on the rows of this rank"
         )
     otherwise = (
-        f"as the stage {kind} behind it takes what it returns: behind that stage, just before .batch(), it would run "
-        "on the rows of this rank"
+        f"as the stage `{compat.method_of(one)}` behind it takes what it returns: behind that stage, just before "
+        ".batch(), it would run on the rows of this rank"
     )
     return stays_before(one, _INSTEAD.get(kind, otherwise))
 
@@ -96,7 +96,7 @@ def stays_before(one: Any, reason: str) -> str:
         if compat.kind_of(stage) not in MAPS:
             if stage is not one and _maps_inside(stage):
                 return maps_kept_by(stage)
-        elif computes(stage):
+        elif computes(stage) and compat.calls_function_of_script(stage):
             return f"map `{name_of_map(stage)}` runs on all rows on every rank, {reason_to_stay(stage) or reason}"
     return ""
 

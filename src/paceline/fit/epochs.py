@@ -27,6 +27,7 @@ from paceline.data.local_batches import (
     work_noted,
     work_of,
 )
+from paceline.data.repetitions import ScriptsDraws, with_own_draws
 from paceline.data.shared_generators import division_of_generator
 from paceline.data.stages import Whole
 from paceline.data.streams import one_ahead, read_as_asked_for
@@ -80,6 +81,8 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             """What is known of the data; None under another strategy than Paceline's."""
             self._fit = fit_without_data()
             self.early_epochs = NoEarlyEpochs()
+            self.draws = ScriptsDraws()
+            """Of the seeds of shuffles that are repeated."""
             distributor = _Distributor(distribute_strategy, self)
             super().__init__(distributor, *args, **kwargs)
             self._distribute_strategy = distribute_strategy
@@ -96,6 +99,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.num_taken = 0
             self.same_data.begin_iterator()
             self.stream.begin()
+            self.draws.begin()
             dataset = self.early_epochs.iterable(freed_in_threads(super()._get_iterator()))
             return _ended_together(self, self.data_cursor.iterable(dataset))
 
@@ -103,6 +107,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             for item in self.data_cursor.steps(super()._enumerate_iterator()):
                 first, self.num_taken = self.num_taken, self.num_taken + int(self.steps_per_execution)
                 self.stream.ask_for(self.num_taken)
+                self.draws.ask_for(self.num_taken)
                 self.same_data.take(first, self.num_taken)
                 is_known = self.data_adapter.num_batches is not None
                 self.early_epochs.begin_step(self.num_taken, self._num_batches, is_known=is_known)
@@ -231,6 +236,7 @@ class _Distributor:
         group = self._strategy.group
         is_own = is_local(self._iterator._given)
         is_sharded_by_script = group.size > 1 and not is_own and is_sharded_by_hand(dataset)
+        dataset = dataset if is_own or is_sharded_by_script else self._with_own_draws(dataset)
         division: AnyDivision | None = None if is_own or is_sharded_by_script else self._divided(dataset)
         source = division.source if isinstance(division, IndexDivision) else None
         if group.size == 1 and source is None and self.makers is None:
@@ -279,6 +285,10 @@ class _Distributor:
         fit = None if self._iterator.steps_per_epoch else self._iterator._fit
         local, self._iterator.early_epochs = early_epochs(fit, dataset, local, log)
         return local
+
+    def _with_own_draws(self, dataset: Any) -> Any:
+        dataset, self._iterator.draws = with_own_draws(dataset)
+        return dataset
 
     def _divided(self, dataset: Any) -> AnyDivision:
         iterator = self._iterator

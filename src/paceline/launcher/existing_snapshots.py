@@ -32,7 +32,7 @@ def seed_of(job: JobDescription, facts: Iterable[HostFacts]) -> int:
         ConfigurationError: see `kept_seed`; or the place for snapshots is no folder.
     """
     if job.options.snapshot_dir is not None and not job.hosts:
-        _refuse_file(job.options.snapshot_dir)
+        refuse_file(job.options.snapshot_dir)
     if job.options.seed is not None:
         return job.options.seed
     seeds = [one.kept_seed for one in facts]
@@ -63,8 +63,12 @@ def kept_seed(directory: str) -> int | None:
     return None
 
 
-def _refuse_file(directory: str) -> None:
-    """Refuses a place in which no folder can be: each rank would, after its import of TensorFlow."""
+def refuse_file(directory: str) -> None:
+    """Refuses a place for snapshots in which no folder can be: each rank would, after its import of TensorFlow.
+
+    Raises:
+        ConfigurationError: a file is there, or on the way there.
+    """
     if "://" in directory:
         return
     with contextlib.suppress(PermissionError):  # it may be another user's, whose workers see more

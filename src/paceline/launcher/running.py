@@ -9,14 +9,8 @@ from paceline.cluster import environment
 from paceline.cluster.keras_backend import check_keras_backend
 from paceline.errors import ConfigurationError
 from paceline.launcher.job import JobDescription
+from paceline.launcher.open_files import check_open_files
 from paceline.launcher.workers.guard_line import GuardLine, guarded
-from paceline.launcher.workers.host_resources import usable_cores
-
-_DESCRIPTORS_OF_WORKER = 4
-"""Of the launcher: its stdout and stderr, its messages, and its MPI's."""
-
-_OTHER_DESCRIPTORS = 40
-"""Of the launcher itself, and for the moment in which a worker is started."""
 
 
 def run(job: JobDescription) -> int:
@@ -54,7 +48,7 @@ def check(job: JobDescription) -> None:
         ConfigurationError: TF_CONFIG, the backend of Keras, the log folder or the number of workers is wrong.
     """
     if not job.hosts:
-        _check_descriptors(job)
+        check_open_files(job)  # else each host does for itself
     if environment.TF_CONFIG in job.environment:
         from paceline.cluster.tf_config import read_tf_config  # most jobs have none, and should start quickly
 
@@ -67,20 +61,3 @@ def check(job: JobDescription) -> None:
             raise ConfigurationError(
                 f"--log-dir: received {str(job.options.log_dir)!r}; expected a writable folder ({fault}) [option]"
             ) from fault
-
-
-def _check_descriptors(job: JobDescription) -> None:
-    """Refuses more processes than the launcher may have open files for; else a start breaks off in its middle."""
-    import resource  # Windows has none, and runs no job
-
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    num_processes = len(job.cast(job.num_workers)) * (2 if job.options.standby else 1)
-    needed = num_processes * (_DESCRIPTORS_OF_WORKER + (job.options.log_dir is not None)) + _OTHER_DESCRIPTORS
-    if allowed == resource.RLIM_INFINITY or needed <= allowed:
-        return
-    num_cores = len(usable_cores())
-    raise ConfigurationError(
-        f"--workers: received {job.num_workers}, for which the launcher needs {needed:,} open files, and this shell "
-        f"allows {allowed:,}. This host has {num_cores} {'core' if num_cores == 1 else 'cores'} for workers: type "
-        f"--workers {num_cores}, or first raise the limit: ulimit -n {needed} [open-files]"
-    )

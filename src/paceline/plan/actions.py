@@ -19,6 +19,9 @@ class Operation(enum.Enum):
     BACKWARD_WEIGHTS = "W"
     BACKWARD = "BW"
 
+    # Members are singletons. The hash of `Enum` is computed in Python, and plans look millions of operations up.
+    __hash__ = object.__hash__
+
     @property
     def gives_input_gradients(self) -> bool:
         """Whether the chunks before can continue with the result."""

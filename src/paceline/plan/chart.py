@@ -1,7 +1,11 @@
 """A timeline as text, as the papers draw it: a row for each stage, time to the right, the micro-batches' numbers."""
 
-from paceline.plan.actions import Compute, Operation, Update
-from paceline.plan.simulation import Span, Timeline
+from collections.abc import Iterable
+from operator import itemgetter
+
+from paceline.plan.actions import Operation
+from paceline.plan.planning import Step
+from paceline.plan.simulation import Timeline
 
 _LETTERS = {
     Operation.FORWARD: "F",
@@ -27,40 +31,42 @@ def chart(timeline: Timeline, max_columns: int = 160) -> str:
     Returns:
         One line for each stage.
     """
-    plan = timeline.plan
-    several = plan.shape.num_chunks > plan.shape.num_stages
+    outline = timeline.outline
+    several = outline.shape.num_chunks > outline.stages
+    letters = {
+        (operation, chunk): (letter, "abcdefghijklmnopqrstuvwxyz"[at % 26] * several)
+        for stage in range(outline.stages)
+        for at, chunk in enumerate(outline.shape.chunks_of(stage))
+        for operation, letter in _LETTERS.items()
+    }
 
-    def label(span: Span) -> str:
-        done = span[0]
-        if isinstance(done, Update):
-            return "="
-        turn = plan.shape.chunks_of(plan.shape.stage_of[done.chunk]).index(done.chunk)
-        return f"{_LETTERS[done.operation]}{done.micro_batch}{'abcdefghijklmnopqrstuvwxyz'[turn % 26] * several}"
+    def label(step: Step) -> str:
+        turn, number = step
+        return f"{number}".join(letters[turn]) if turn else "="
 
-    computed = [
-        span for spans in timeline.spans for span in spans if span[2] > span[1] and isinstance(span[0], Compute)
+    # Every label has its room, and a blank behind it: the longest one of each turn, which is the last one's.
+    last = outline.micro_batches * outline.batches - 1
+    widths = [
+        (len(label((turn, last))) + 1) / seconds
+        for steps in outline.steps()
+        for turn in set(map(itemgetter(0), steps))
+        if turn and (seconds := timeline.costs.chunks[turn[1]].seconds(turn[0])) > 0
     ]
-    # Every label has its room, and a blank behind it.
-    scale = max(((len(label(span)) + 1) / (span[2] - span[1]) for span in computed), default=1.0)
-    names = [
-        f"stage {stage}  ".rjust(len(f"stage {plan.shape.num_stages - 1}  ")) for stage in range(len(plan.actions))
-    ]
-    rows = [
-        name + _row([(*_columns(span, scale), label(span)) for span in own])
-        for name, own in zip(names, timeline.spans, strict=True)
-    ]
+    scale = max(widths, default=1.0)
+    rows = []
+    for stage, spans in enumerate(timeline.spans()):
+        name = f"stage {stage}  ".rjust(len(f"stage {outline.stages - 1}  "))
+        boxes = ((round(begin * scale), round(end * scale), label(step)) for step, begin, end in spans)
+        rows.append(name + _row(boxes, max_columns))
     return "\n".join(row if len(row) <= max_columns else f"{row[: max_columns - 4]} ..." for row in rows)
 
 
-def _columns(span: Span, scale: float) -> tuple[int, int]:
-    _, begin, end = span
-    return round(begin * scale), round(end * scale)
-
-
-def _row(boxes: list[tuple[int, int, str]]) -> str:
+def _row(boxes: Iterable[tuple[int, int, str]], max_columns: int) -> str:
     row = ""
     for begin, end, label in boxes:
         width = end - begin
         box = label.ljust(width - 1, "-") if width > len(label) else label[:width]
         row = row.ljust(begin) + box
+        if len(row) > max_columns:
+            break  # nobody sees the rest
     return row.rstrip()

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from paceline.errors import ConfigurationError
 from paceline.plan.byte_text import byte_text
 from paceline.plan.costs import Link
-from paceline.plan.memory import Peak, peak_of
+from paceline.plan.memory import Peak, peaks_of
 from paceline.plan.partition import Demand, best_split
-from paceline.plan.planning import make_plan
+from paceline.plan.planning import Outline
 from paceline.plan.profile import Profile
 from paceline.plan.schedules import Schedule
 from paceline.plan.simulation import Timeline, simulate
@@ -98,24 +98,21 @@ def predict(pipeline: Pipeline, schedule: Schedule) -> Prediction:
         )
     pipeline = replace(pipeline, profile=pipeline.profile.under(schedule))
     split = _split(pipeline, schedule)
-    costs = costs_of(pipeline.profile, split, pipeline.link)
-    in_flight = -(-pipeline.stages // pipeline.micro_batches)
-    plan = make_plan(
-        schedule,
-        pipeline.stages,
-        pipeline.micro_batches,
-        batches=1 if schedule.is_synchronous else 4 * (1 + in_flight),  # full for more than half of the plan
-        edges=tuple(costs.edge_bytes),
-        recompute=pipeline.recompute,
-    )
-    peaks = tuple(peak_of(plan, costs, stage) for stage in range(pipeline.stages))
+    costs = costs_of(pipeline.profile, split, pipeline.link, schedule.places(pipeline.stages))
+    # Every stage is full, and holds the most, after the batches that are in flight and one more.
+    fills = 1 if schedule.is_synchronous else 1 + -(-pipeline.stages // pipeline.micro_batches)
+    edges = tuple(costs.edge_bytes)
+    outline = Outline(schedule, pipeline.stages, pipeline.micro_batches, fills, edges, pipeline.recompute)
+    peaks = peaks_of(outline, costs)
     most = max(peak.total_bytes for peak in peaks)
     if most > pipeline.memory_limit_bytes:
         raise ConfigurationError(
             f"{schedule.name} holds {byte_text(most)} on one worker, and the limit is "
             f'{byte_text(pipeline.memory_limit_bytes)}: give memory_limit="{math.ceil(most / 1e6)}MB". [pipeline]'
         )
-    return Prediction(schedule, split, simulate(plan, costs), peaks)
+    if not schedule.is_synchronous:
+        outline = replace(outline, batches=4 * fills)  # full for more than half of the plan
+    return Prediction(schedule, split, simulate(outline, costs), peaks)
 
 
 def _split(pipeline: Pipeline, schedule: Schedule) -> Split:

@@ -59,6 +59,16 @@ class Link:
 
 
 @dataclass(frozen=True)
+class GradientSum:
+    """Before the update, `stages` add up the gradients of weights that all of them have: `seconds` from when the last
+    one is there, and all of them wait for the end.
+    """
+
+    stages: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Costs:
     """What a whole pipeline costs.
 
@@ -66,11 +76,13 @@ class Costs:
         chunks: Of each chunk.
         edge_bytes: Of one micro-batch's message, by (source, target) of chunks; the gradients have as many.
         link: Between any two stages.
+        gradient_sums: Of synchronous schedules; the stages make them in this order.
     """
 
     chunks: tuple[ChunkCost, ...]
     edge_bytes: Mapping[tuple[int, int], int] = field(default_factory=dict)
     link: Link = Link()
+    gradient_sums: tuple[GradientSum, ...] = ()
 
 
 def equal_costs(num_chunks: int, forward: float = 1.0, inputs: float = 1.0, weights: float = 1.0) -> Costs:

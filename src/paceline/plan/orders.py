@@ -1,20 +1,25 @@
 """The order of computations on each stage, as the papers give it, for each schedule.
 
-Every function returns one list per stage of (operation, chunk, micro-batch). In all of them a chunk meets the
-micro-batches in ascending order, in F, in B and in W. So gradients are added in one order: the synchronous schedules
-give the same bits, and a message needs no number. `tests/plan` compares the times with the theory.
+Every function returns one iterator per stage of (turn, micro-batch): long plans of many stages have millions,
+which nobody needs to hold. In all of them a chunk meets the micro-batches in ascending order, in F, in B and in W. So
+gradients are added in one order: the synchronous schedules give the same bits, and a message needs no number.
+`tests/plan` compares the times with the theory.
 
-Leaving out a micro-batch leaves an order that is right for the others. `interleaved` and `vee` use this: their patterns
-are for certain numbers of micro-batches only, so they are drawn for more, and what is too much is left out.
+Leaving out a micro-batch leaves an order that is right for the others. Patterns that are for certain numbers of
+micro-batches only are drawn for more, and what is too much is left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, repeat
 
 from paceline.plan.actions import Operation
 
 F, B, W, BW = Operation.FORWARD, Operation.BACKWARD_INPUTS, Operation.BACKWARD_WEIGHTS, Operation.BACKWARD
 
-Order = list[tuple[Operation, int, int]]
+Turn = tuple[Operation, int]
+"""What is computed, and in which chunk."""
+
+Order = Iterator[tuple[Turn, int]]
 
 
 def all_forward_then_backward(stages: int, micro_batches: int) -> list[Order]:
@@ -22,8 +27,10 @@ def all_forward_then_backward(stages: int, micro_batches: int) -> list[Order]:
 
     stage 0: F0 F1 F2       BW0 BW1 BW2        each stage keeps what it stashed for all micro-batches
     """
-    every = range(micro_batches)
-    return [[(F, stage, n) for n in every] + [(BW, stage, n) for n in every] for stage in range(stages)]
+    return [
+        _counted(micro_batches, _times(micro_batches, (F, stage)), _times(micro_batches, (BW, stage)))
+        for stage in range(stages)
+    ]
 
 
 def one_forward_one_backward(stages: int, micro_batches: int) -> list[Order]:
@@ -32,17 +39,18 @@ def one_forward_one_backward(stages: int, micro_batches: int) -> list[Order]:
     stage 0 of 2: F0 F1     BW0 F2 BW1 F3 BW2     BW3
     stage 1 of 2:    F0 BW0 F1 BW1 F2 BW2  F3 BW3
     """
-    return [_alternating(stage, stages - stage, micro_batches) for stage in range(stages)]
 
+    def order(stage: int) -> Order:
+        forward, backward = (F, stage), (BW, stage)
+        ahead = stages - stage
+        return _counted(
+            micro_batches,
+            _times(ahead, forward),
+            _times(micro_batches - ahead, backward, forward),
+            _times(ahead, backward),
+        )
 
-def _alternating(chunk: int, ahead: int, micro_batches: int) -> Order:
-    """Forwards run `ahead` of backwards."""
-    order: Order = [(F, chunk, number) for number in range(min(ahead, micro_batches))]
-    for number in range(micro_batches):
-        order.append((BW, chunk, number))
-        if number + ahead < micro_batches:
-            order.append((F, chunk, number + ahead))
-    return order
+    return [order(stage) for stage in range(stages)]
 
 
 def interleaved(stages: int, micro_batches: int, chunks_per_stage: int) -> list[Order]:
@@ -51,24 +59,19 @@ def interleaved(stages: int, micro_batches: int, chunks_per_stage: int) -> list[
     A stage takes `stages` micro-batches through its first chunk, then the same through its second one, and so on;
     backwards the chunks come in the opposite order. The stash has at most (v + 1) * stages - 1 - 2 * stage entries.
     """
-    full = -(-micro_batches // stages) * stages
-    orders: list[Order] = []
-    for stage in range(stages):
-        turns = [
-            (turn * stages + stage, first + offset)
-            for first in range(0, full, stages)
-            for turn in range(chunks_per_stage)
-            for offset in range(stages)
-        ]
-        last = chunks_per_stage * stages - stages + 2 * stage  # mirrors the turns: first to last chunk of the stage
-        forwards: Order = [(F, chunk, number) for chunk, number in turns]
-        backwards: Order = [(BW, last - chunk, number) for chunk, number in turns]
-        ahead = min(len(turns), 2 * (stages - stage - 1) + (chunks_per_stage - 1) * stages)
-        order = forwards[:ahead]
-        for forward, backward in zip(forwards[ahead:], backwards, strict=False):
-            order += [forward, backward]
-        orders.append(order + backwards[len(turns) - ahead :])
-    return _only(orders, micro_batches)
+    rounds = -(-micro_batches // stages)
+    turns = rounds * stages * chunks_per_stage
+
+    def order(stage: int) -> Order:
+        chunks = range(stage, stages * chunks_per_stage, stages)
+        forwards = _times(rounds, *(turn for chunk in chunks for turn in _times(stages, (F, chunk))))
+        backwards = _times(rounds, *(turn for chunk in reversed(chunks) for turn in _times(stages, (BW, chunk))))
+        ahead = min(turns, 2 * (stages - stage - 1) + (chunks_per_stage - 1) * stages)
+        # The first iterator that `zip` asks ends first: it takes none of the backwards that are left.
+        pairs = chain.from_iterable(zip(forwards, backwards, strict=False))
+        return _counted(micro_batches, islice(forwards, ahead), pairs, backwards)
+
+    return [order(stage) for stage in range(stages)]
 
 
 def zero_bubble_h1(stages: int, micro_batches: int) -> list[Order]:
@@ -76,19 +79,20 @@ def zero_bubble_h1(stages: int, micro_batches: int) -> list[Order]:
 
     Every stage has at most `stages` micro-batches: the later ones fill with W what 1F1B leaves them.
     """
-    orders = []
-    for stage in range(stages):
+
+    def order(stage: int) -> Order:
+        forward, inputs, weights = (F, stage), (B, stage), (W, stage)
         ahead = stages - stage
-        order: Order = [(F, stage, number) for number in range(min(ahead, micro_batches))]
-        for number in range(micro_batches):
-            order.append((B, stage, number))
-            if number >= stage:
-                order.append((W, stage, number - stage))
-            if number + ahead < micro_batches:
-                order.append((F, stage, number + ahead))
-        order += [(W, stage, number) for number in range(max(0, micro_batches - stage), micro_batches)]
-        orders.append(order)
-    return orders
+        return _counted(
+            micro_batches,
+            _times(ahead, forward),
+            _times(stage, inputs, forward),
+            _times(micro_batches - stages, inputs, weights, forward),
+            _times(ahead, inputs, weights),
+            _times(stage, weights),
+        )
+
+    return [order(stage) for stage in range(stages)]
 
 
 def zero_bubble_vee(stages: int, micro_batches: int) -> list[Order]:
@@ -97,42 +101,36 @@ def zero_bubble_vee(stages: int, micro_batches: int) -> list[Order]:
     2 * `stages` chunks of micro-batches are stashed, each half as large as a stage's.
     """
     full = max(micro_batches, 2 * stages - 1)
-    return [_vee_stage(stage, stages, micro_batches, full) for stage in range(stages)]
+
+    def order(stage: int) -> Order:
+        forward, inputs, weights = ((operation, stage) for operation in (F, B, W))
+        forward_back, inputs_back, weights_back = ((operation, 2 * stages - 1 - stage) for operation in (F, B, W))
+        behind = stages - stage
+        back = forward_back, inputs_back, weights_back
+        return _counted(
+            micro_batches,
+            _times(2 * behind - 1, forward),  # until the first micro-batch is back
+            _times(stage, forward_back, forward),
+            _times(behind, *back),
+            _times(full - stages - behind + 1, forward, inputs, weights, *back),  # the steady state: no gap
+            _times(behind - 1, inputs, weights, *back),
+            _times(stage, inputs, inputs_back),  # gradients first, for the stages that wait for them
+            _times(behind, inputs, weights),  # weights fill the rest
+            _times(stage, weights_back),
+            _times(stage, weights),
+        )
+
+    return [order(stage) for stage in range(stages)]
 
 
-def _vee_stage(stage: int, stages: int, micro_batches: int, full: int) -> Order:
-    """Drawn for `full` micro-batches, of which only `micro_batches` are in the order."""
-    there, back = stage, 2 * stages - 1 - stage
-    turns = [(operation, chunk) for chunk in (there, back) for operation in (F, B, W)]
-    forward, inputs, weights, forward_back, inputs_back, weights_back = range(len(turns))
-    done = [0] * len(turns)
-    order: Order = []
-
-    def take(*some: int) -> None:
-        for turn in some:
-            number = done[turn]
-            done[turn] = number + 1
-            if number < micro_batches:
-                order.append((*turns[turn], number))
-
-    for _ in range(2 * (stages - stage) - 1):  # until the first micro-batch is back
-        take(forward)
-    for _ in range(stage):
-        take(forward_back, forward)
-    for _ in range(stages - stage):
-        take(forward_back, inputs_back, weights_back)
-    while done[forward_back] < full:  # the steady state: six operations, no gap
-        if done[forward] < full:
-            take(forward)
-        take(inputs, weights, forward_back, inputs_back, weights_back)
-    for _ in range(stage):  # gradients first, for the stages that wait for them; weights fill the rest
-        take(inputs, inputs_back)
-    for _ in range(stages - stage):
-        take(inputs, weights)
-    for turn in (weights_back, weights):
-        take(*[turn] * (full - done[turn]))
-    return order
+def _times(number: int, *turns: Turn) -> Iterator[Turn]:
+    return chain.from_iterable(repeat(turns, number))
 
 
-def _only(orders: Sequence[Order], micro_batches: int) -> list[Order]:
-    return [[one for one in order if one[2] < micro_batches] for order in orders]
+def _counted(micro_batches: int, *turns: Iterable[Turn]) -> Order:
+    """Each turn with its micro-batch, of which there are only so many."""
+    done: dict[Turn, int] = {}
+    for turn in chain.from_iterable(turns):
+        number = done[turn] = done.get(turn, -1) + 1
+        if number < micro_batches:
+            yield turn, number

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from paceline.errors import ConfigurationError
 from paceline.plan.byte_text import byte_text
-from paceline.plan.costs import Link
+from paceline.plan.costs import ChunkCost, Link
 from paceline.plan.profile import WHY_TIED, Profile
 from paceline.plan.schedules import Place, Schedule
 from paceline.plan.split import Split, all_reduce_seconds
@@ -149,47 +149,63 @@ class Demand:
         """The stage of each chunk."""
         return self.schedule.places(self.stages)
 
-    @property
+    @cached_property
     def chunks_per_stage(self) -> int:
         """Each may take this part of a worker's limit."""
         return len(self.places) // self.stages
 
     def seconds(self, chunk: int, first: int, last: int, replicas: int) -> float:
         """What a chunk takes for one micro-batch (see the module's docstring); infinite: it exceeds the limit."""
-        limit = self.memory_limit_bytes
-        if limit < math.inf and self.num_bytes(chunk, first, last, replicas) * self.chunks_per_stage > limit:
-            return math.inf
-        key = first, last, replicas
-        if (found := self._known_seconds.get(key)) is None:
-            found = self._known_seconds[key] = self._seconds(first, last, replicas)
-        return found
-
-    @cached_property
-    def _known_seconds(self) -> dict[tuple[int, int, int], float]:
-        return {}
-
-    def _seconds(self, first: int, last: int, replicas: int) -> float:
-        cost = self.profile.chunk_cost(first, last)
-        compute = cost.forward_seconds * (2 if self.recompute else 1) + cost.inputs_seconds + cost.weights_seconds
-        receive = cost.input_bytes / self.link.bytes_per_second
-        summed = all_reduce_seconds(cost.parameter_bytes, replicas, self.link) / self.micro_batches
-        return max(compute / replicas, receive / replicas, summed)
+        seconds, each, parameters, once = self._demands(first, last, replicas)
+        if self.memory_limit_bytes < math.inf:
+            others, copies = self._bounds[chunk]
+            if (others * each + copies * parameters + once) * self.chunks_per_stage > self.memory_limit_bytes:
+                return math.inf
+        return seconds
 
     def num_bytes(self, chunk: int, first: int, last: int, replicas: int) -> float:
         """What a worker holds for a chunk at most: as `memory.Peak.total_bytes`, by the schedule's bounds.
 
-        A stage of v chunks is given 1/v of its stash for each, which is not exact: `memory.peak_of` has the last word.
+        A stage of v chunks is given 1/v of its stash for each, which is not exact: `memory.Peak` has the last word.
         """
-        place = Place(self.places[chunk], self.stages, self.micro_batches)
-        entries = -(-self.schedule.most_stashed(place) // self.chunks_per_stage)
-        versions = 1 + self.schedule.delay(place)
-        cost = self.profile.chunk_cost(first, last)
-        after_inputs = cost.weights_stash_bytes if self.schedule.splits_backward else 0
-        waiting = max(cost.input_bytes if self.recompute else cost.stash_bytes, after_inputs)
-        # One entry is used, and gradients are made of it; the others wait for their turn.
-        stash = (entries - 1) * -(-waiting // replicas) + -(-cost.stash_bytes // replicas)
-        stash += -(-cost.weights_stash_bytes // replicas)
-        return (versions + 1) * cost.parameter_bytes + cost.slot_bytes + stash
+        _, each, parameters, once = self._demands(first, last, replicas)
+        others, copies = self._bounds[chunk]
+        return others * each + copies * parameters + once
+
+    @cached_property
+    def _bounds(self) -> list[tuple[int, int]]:
+        """Of each chunk: the most entries in its stash but the one that is used, and copies of its weights and their
+        gradients.
+        """
+        places = [Place(stage, self.stages, self.micro_batches) for stage in self.places]
+        return [
+            (-(-self.schedule.most_stashed(place) // self.chunks_per_stage) - 1, 2 + self.schedule.delay(place))
+            for place in places
+        ]
+
+    def _demands(self, first: int, last: int, replicas: int) -> tuple[float, int, int, int]:
+        """What layers take as any chunk: seconds, bytes of an entry of the stash that waits, of the weights, and of
+        what is there once: the slots, and the entry of which gradients are made, with these. Asked for again and again.
+        """
+        key = first, last, replicas
+        if (found := self._known_demands.get(key)) is None:
+            cost = self.profile.chunk_cost(first, last)
+            after_inputs = cost.weights_stash_bytes if self.schedule.splits_backward else 0
+            waiting = max(cost.input_bytes if self.recompute else cost.stash_bytes, after_inputs)
+            used = -(-cost.stash_bytes // replicas) - (-cost.weights_stash_bytes // replicas)
+            found = self._seconds(cost, replicas), -(-waiting // replicas), cost.parameter_bytes, cost.slot_bytes + used
+            self._known_demands[key] = found
+        return found
+
+    @cached_property
+    def _known_demands(self) -> dict[tuple[int, int, int], tuple[float, int, int, int]]:
+        return {}
+
+    def _seconds(self, cost: ChunkCost, replicas: int) -> float:
+        compute = cost.forward_seconds * (2 if self.recompute else 1) + cost.inputs_seconds + cost.weights_seconds
+        receive = cost.input_bytes / self.link.bytes_per_second
+        summed = all_reduce_seconds(cost.parameter_bytes, replicas, self.link) / self.micro_batches
+        return max(compute / replicas, receive / replicas, summed)
 
 
 def best_split(demand: Demand, replicas: int = 1) -> tuple[float, Split]:

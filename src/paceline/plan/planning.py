@@ -1,27 +1,21 @@
 """From a schedule's order of computations to a plan: messages, recomputation, versions of weights and updates."""
 
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send, Update
-from paceline.plan.orders import Order
+from paceline.plan.orders import Order, Turn
 from paceline.plan.schedules import Place, Schedule
 from paceline.plan.shape import Shape, chain
 
+Step = tuple[Turn | None, int]
+"""What is computed for which micro-batch; None: the update with the gradients of which batch."""
 
-def make_plan(
-    schedule: Schedule,
-    stages: int,
-    micro_batches: int,
-    *,
-    batches: int = 1,
-    edges: tuple[tuple[int, int], ...] | None = None,
-    recompute: bool = False,
-) -> Plan:
-    """What every stage does.
 
-    A message is received immediately before the computation that needs it, and sent immediately after the one that made
-    it. Recomputation begins before the wait for the gradients.
+@dataclass(frozen=True)
+class Outline:
+    """What every stage computes and updates, in order: a plan without its messages, which follow from it.
 
     Args:
         schedule: Which one.
@@ -35,74 +29,123 @@ def make_plan(
     Raises:
         ValueError: numbers that the schedule does not allow.
     """
-    if min(stages, batches) < 1 or micro_batches < schedule.fewest_micro_batches(stages):
-        raise ValueError(
-            f"received {stages} stages, {micro_batches} micro-batches, {batches} batches; expected at least 1 of each, "
-            f"and for {schedule.name} at least {schedule.fewest_micro_batches(stages)} micro-batches. [argument]"
-        )
-    if schedule.is_synchronous and batches != 1:
-        raise ValueError(f"received {batches} batches; expected 1, as {schedule.name} is synchronous. [argument]")
-    places = schedule.places(stages)
-    shape = Shape(places, chain(len(places)) if edges is None else edges)
-    actions = []
-    for stage, order in enumerate(schedule.order(stages, micro_batches * batches)):
-        delay = schedule.delay(Place(stage, stages, micro_batches))
-        computations = _versioned(order, micro_batches, delay)
-        if recompute:
-            computations = _recomputing(computations)
-        actions.append(tuple(_acting(computations, shape, stage, micro_batches)))
-    return Plan(schedule.name, shape, micro_batches, batches, tuple(actions))
+
+    schedule: Schedule
+    stages: int
+    micro_batches: int
+    batches: int = 1
+    edges: tuple[tuple[int, int], ...] | None = None
+    recompute: bool = False
+
+    def __post_init__(self) -> None:
+        name, fewest = self.schedule.name, self.schedule.fewest_micro_batches(self.stages)
+        if min(self.stages, self.batches) < 1 or self.micro_batches < fewest:
+            raise ValueError(
+                f"received {self.stages} stages, {self.micro_batches} micro-batches, {self.batches} batches; expected "
+                f"at least 1 of each, and for {name} at least {fewest} micro-batches. [argument]"
+            )
+        if self.schedule.is_synchronous and self.batches != 1:
+            raise ValueError(f"received {self.batches} batches; expected 1, as {name} is synchronous. [argument]")
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Which stage has which chunk, and which chunk reads from which."""
+        places = self.schedule.places(self.stages)
+        return Shape(places, chain(len(places)) if self.edges is None else self.edges)
+
+    def delay(self, stage: int) -> int:
+        """See `Schedule.delay`."""
+        return self.schedule.delay(Place(stage, self.stages, self.micro_batches))
+
+    def orders(self) -> list[Order]:
+        """What each stage computes, in order, without recomputation."""
+        return self.schedule.order(self.stages, self.micro_batches * self.batches)
+
+    def steps(self) -> list[Iterator[Step]]:
+        """What each stage computes and updates, in order."""
+        orders = self.orders()
+        if self.recompute:
+            orders = list(map(_recomputing, orders))
+        return [
+            _updating(order, self.micro_batches * len(self.shape.chunks_of(stage)))
+            for stage, order in enumerate(orders)
+        ]
 
 
-def _versioned(order: Order, micro_batches: int, delay: int) -> Iterator[Compute]:
-    for operation, chunk, number in order:
-        yield Compute(operation, chunk, number, max(0, number // micro_batches - delay))
-
-
-def _recomputing(computations: Iterator[Compute]) -> Iterator[Compute]:
-    before: Compute | None = None
-    for one in computations:
-        forward = Compute(Operation.FORWARD, one.chunk, one.micro_batch, one.version)
-        if one.operation.gives_input_gradients and before != forward:
-            yield Compute(Operation.RECOMPUTE, one.chunk, one.micro_batch, one.version)
+def _recomputing(order: Order) -> Order:
+    before: tuple[Turn, int] | None = None
+    for one in order:
+        (operation, chunk), number = one
+        if operation.gives_input_gradients and before != ((Operation.FORWARD, chunk), number):
+            yield (Operation.RECOMPUTE, chunk), number
         yield one
         before = one
 
 
-def _acting(computations: Iterator[Compute], shape: Shape, stage: int, micro_batches: int) -> Iterator[Action]:
-    to_come = Counter[int]()
-    own = shape.chunks_of(stage)
-    whole_batch = micro_batches * len(own)
-    forward_ways = {chunk: _ways(shape, chunk, is_gradient=False) for chunk in own}
-    gradient_ways = {chunk: _ways(shape, chunk, is_gradient=True) for chunk in own}
-    for one in computations:
-        operation, number = one.operation, one.micro_batch
-        received: list[_Way] = []
-        sent: list[_Way] = []
-        if operation is Operation.FORWARD:
-            received, sent = forward_ways[one.chunk]
-        elif operation.gives_input_gradients:
-            received, sent = gradient_ways[one.chunk]
+def _updating(order: Order, whole_batch: int) -> Iterator[Step]:
+    """All gradients of a batch are added before those of the next one, so counting them is enough."""
+    added, batch = 0, 0
+    for one in order:
+        yield one
+        if one[0][0] in _ADDING:
+            added += 1
+            if added == whole_batch:
+                yield None, batch
+                added, batch = 0, batch + 1
+
+
+_ADDING = frozenset(operation for operation in Operation if operation.gives_weight_gradients)
+
+
+def make_plan(
+    schedule: Schedule,
+    stages: int,
+    micro_batches: int,
+    *,
+    batches: int = 1,
+    edges: tuple[tuple[int, int], ...] | None = None,
+    recompute: bool = False,
+) -> Plan:
+    """What every stage does; for the arguments see `Outline`.
+
+    A message is received immediately before the computation that needs it, and sent immediately after the one that made
+    it. Recomputation begins before the wait for the gradients.
+    """
+    outline = Outline(schedule, stages, micro_batches, batches, edges, recompute)
+    actions = tuple(tuple(_acting(outline, stage, steps)) for stage, steps in enumerate(outline.steps()))
+    return Plan(schedule.name, outline.shape, micro_batches, batches, actions)
+
+
+def _acting(outline: Outline, stage: int, steps: Iterator[Step]) -> Iterator[Action]:
+    ways, delay = ways_of(outline.shape, stage), outline.delay(stage)
+    for turn, number in steps:
+        if turn is None:
+            yield Update(number + 1)
+            continue
+        received, sent = ways.get(turn, ((), ()))
         for source, target, is_gradient, peer, tag in received:
             yield Receive(Message(source, target, number, is_gradient), peer, tag)
-        yield one
+        yield Compute(*turn, number, max(0, number // outline.micro_batches - delay))
         for source, target, is_gradient, peer, tag in sent:
             yield Send(Message(source, target, number, is_gradient), peer, tag)
-        if operation.gives_weight_gradients:
-            batch = number // micro_batches
-            to_come[batch] += 1
-            if to_come[batch] == whole_batch:
-                yield Update(batch + 1)
 
 
-_Way = tuple[int, int, bool, int, int]
+Way = tuple[int, int, bool, int, int]
 """Source, target, whether gradients go there, the stage at the other end, and the tag."""
 
 
-def _ways(shape: Shape, chunk: int, *, is_gradient: bool) -> tuple[list[_Way], list[_Way]]:
-    """The ways over which other stages send what a computation of `chunk` reads, and get what it makes."""
+def ways_of(shape: Shape, stage: int) -> dict[Turn, tuple[list[Way], list[Way]]]:
+    """By turn of `stage`: over which ways other stages send what it reads, and get what it makes."""
+    found = dict[Turn, tuple[list[Way], list[Way]]]()
+    for chunk in shape.chunks_of(stage):
+        found[Operation.FORWARD, chunk] = _ways(shape, chunk, is_gradient=False)
+        gradients = _ways(shape, chunk, is_gradient=True)
+        found[Operation.BACKWARD, chunk] = found[Operation.BACKWARD_INPUTS, chunk] = gradients
+    return found
 
-    def ways(edges: list[tuple[int, int]], others: list[int]) -> list[_Way]:
+
+def _ways(shape: Shape, chunk: int, *, is_gradient: bool) -> tuple[list[Way], list[Way]]:
+    def ways(edges: list[tuple[int, int]], others: list[int]) -> list[Way]:
         return [
             (*edge, is_gradient, shape.stage_of[other], shape.tag(*edge, is_gradient))
             for edge, other in zip(edges, others, strict=True)

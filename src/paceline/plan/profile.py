@@ -47,6 +47,28 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class SharedWeights:
+    """Weights that several layers have. A stage that has some of these layers holds them once; several stages add up
+    their gradients.
+
+    Args:
+        layers: The positions of all layers that have them, ascending.
+        parameter_bytes: Theirs; a part of what each of the layers has.
+        slot_bytes: Likewise.
+        update_seconds: Likewise.
+    """
+
+    layers: tuple[int, ...]
+    parameter_bytes: int
+    slot_bytes: int = 0
+    update_seconds: float = 0.0
+
+    def times_in(self, first: int, last: int) -> int:
+        """How many of the layers first to last - 1 have them."""
+        return bisect_left(self.layers, last) - bisect_left(self.layers, first)
+
+
+@dataclass(frozen=True)
 class Profile:
     """A model's layers in topological order. `first` and `last` below: a chunk has the layers first to last - 1.
 
@@ -55,6 +77,7 @@ class Profile:
         ties: Groups of positions of layers that must be in one chunk, whatever the schedule.
         sharing: Groups of positions of layers that share weights: in one chunk under asynchronous schedules.
         call_seconds: What F and B of a chunk take besides its layers, however few it has: a call each.
+        shared_weights: What several layers have in common.
 
     Raises:
         ValueError: a layer that reads from itself or a later one, a tie of no layer, or two layers of one name.
@@ -64,18 +87,23 @@ class Profile:
     ties: tuple[tuple[int, ...], ...] = ()
     sharing: tuple[tuple[int, ...], ...] = ()
     call_seconds: float = 0.0
+    shared_weights: tuple[SharedWeights, ...] = ()
 
     def __post_init__(self) -> None:
         positions = range(len(self.layers))
         late = [
             layer.name for at, layer in enumerate(self.layers) if any(read not in range(at) for read in layer.reads)
         ]
-        lost = [tie for tie in (*self.ties, *self.sharing) if not tie or any(at not in positions for at in tie)]
+        lost = [tie for tie in self._groups if not tie or any(at not in positions for at in tie)]
         if not self.layers or late or lost or len({layer.name for layer in self.layers}) < len(self.layers):
             raise ValueError(
                 f"received {len(self.layers)} layers, of which {late} read from no earlier layer, and the ties {lost} "
                 "of no layers; expected at least one layer, each with its own name and after those it reads. [argument]"
             )
+
+    @property
+    def _groups(self) -> tuple[tuple[int, ...], ...]:
+        return (*self.ties, *self.sharing, *(shared.layers for shared in self.shared_weights))
 
     def under(self, schedule: Schedule | None) -> "Profile":
         """The profile for a schedule, with all of its ties; None: for a synchronous one."""
@@ -136,7 +164,9 @@ class Profile:
         return {}
 
     def chunk_cost(self, first: int, last: int) -> ChunkCost:
-        """The layers' costs, added; what the chunk receives is part of its stash."""
+        """The layers' costs, added, with weights that several of them have once; what the chunk receives is part of its
+        stash.
+        """
         if (first, last) not in self._known_costs:
             self._known_costs[first, last] = self._chunk_cost(first, last)
         return self._known_costs[first, last]
@@ -146,6 +176,10 @@ class Profile:
         forward, inputs, weights, update = sums[:4]
         forward, inputs = forward + self.call_seconds, inputs + self.call_seconds
         stash, weights_stash, parameters, slots = map(int, sums[4:])
+        for shared in self.shared_weights:
+            if (again := shared.times_in(first, last) - 1) > 0:
+                parameters, slots = parameters - again * shared.parameter_bytes, slots - again * shared.slot_bytes
+                update -= again * shared.update_seconds
         received = self.received_bytes(first, last)
         return ChunkCost(forward, inputs, weights, update, received, stash + received, weights_stash, parameters, slots)
 

@@ -40,7 +40,7 @@ class Schedule:
 
     Args:
         name: As the user writes it.
-        order: (stages, micro-batches of the whole plan) → each stage's order of computations.
+        order: (stages, micro-batches of the whole plan) → each stage's order of computations, to be read once.
         most_stashed: The most micro-batches that a stage stashes in a long plan, counted for each of its chunks.
         places: Number of stages → the stage of each chunk.
         delay: How many updates the weights of a batch lack that one process would have made before it. The stage holds

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from paceline.errors import ConfigurationError
-from paceline.plan.costs import ChunkCost, Costs, Link
-from paceline.plan.profile import WHY_TIED, Profile
+from paceline.plan.costs import ChunkCost, Costs, GradientSum, Link
+from paceline.plan.profile import WHY_TIED, Profile, SharedWeights
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,71 @@ def all_reduce_seconds(num_bytes: float, replicas: int, link: Link) -> float:
     return 2 * (replicas - 1) / replicas * num_bytes / link.bytes_per_second
 
 
-def costs_of(profile: Profile, split: Split, link: Link) -> Costs:
-    """What each replica computes, holds and receives for a micro-batch: 1/r of it; r replicas sum their gradients."""
+def costs_of(profile: Profile, split: Split, link: Link, stage_of: Sequence[int] | None = None) -> Costs:
+    """What each replica computes, holds and receives for a micro-batch: 1/r of it; r replicas sum their gradients.
 
-    def shared(cost: ChunkCost, replicas: int) -> ChunkCost:
-        return replace(
-            cost,
-            forward_seconds=cost.forward_seconds / replicas,
-            inputs_seconds=cost.inputs_seconds / replicas,
-            weights_seconds=cost.weights_seconds / replicas,
-            update_seconds=cost.update_seconds + all_reduce_seconds(cost.parameter_bytes, replicas, link),
-            input_bytes=-(-cost.input_bytes // replicas),
-            stash_bytes=-(-cost.stash_bytes // replicas),
-            weights_stash_bytes=-(-cost.weights_stash_bytes // replicas),
-        )
+    Weights that several chunks of a stage have count in the first of them. Those that several stages have are summed
+    over the replicas of all of these, and not over each stage's.
 
+    Args:
+        profile: The layers.
+        split: Of them.
+        link: Between two workers.
+        stage_of: The stage of each chunk; None: each has its own.
+    """
     chunks = [profile.chunk_cost(chunk.start, chunk.stop) for chunk in split.chunks]
+    summed_bytes = [cost.parameter_bytes for cost in chunks]
+    sums: dict[tuple[int, ...], float] = {}
+    for shared in profile.shared_weights:
+        first_of: dict[int, int] = {}  # by stage, the first chunk that has the weights
+        for at, chunk in enumerate(split.chunks):
+            if not shared.times_in(chunk.start, chunk.stop):
+                continue
+            stage = stage_of[at] if stage_of else at
+            if first_of.setdefault(stage, at) != at:
+                chunks[at] = _without(chunks[at], shared)
+                summed_bytes[at] -= shared.parameter_bytes
+        if len(first_of) > 1:
+            for at in first_of.values():
+                summed_bytes[at] -= shared.parameter_bytes
+            ranks = sum(split.replicas[at] for at in first_of.values())
+            stages = tuple(sorted(first_of))
+            sums[stages] = sums.get(stages, 0.0) + all_reduce_seconds(shared.parameter_bytes, ranks, link)
     edges = {
         (source, target): -(-num_bytes // split.replicas[target])
         for (source, target), num_bytes in profile.edge_bytes(split.cuts).items()
     }
-    return Costs(tuple(map(shared, chunks, split.replicas)), edges, link)
+    return Costs(
+        tuple(
+            _divided(cost, replicas, all_reduce_seconds(num_bytes, replicas, link))
+            for cost, replicas, num_bytes in zip(chunks, split.replicas, summed_bytes, strict=True)
+        ),
+        edges,
+        link,
+        tuple(GradientSum(stages, seconds) for stages, seconds in sorted(sums.items())),
+    )
+
+
+def _without(cost: ChunkCost, shared: SharedWeights) -> ChunkCost:
+    return replace(
+        cost,
+        parameter_bytes=cost.parameter_bytes - shared.parameter_bytes,
+        slot_bytes=cost.slot_bytes - shared.slot_bytes,
+        update_seconds=cost.update_seconds - shared.update_seconds,
+    )
+
+
+def _divided(cost: ChunkCost, replicas: int, sum_seconds: float) -> ChunkCost:
+    return replace(
+        cost,
+        forward_seconds=cost.forward_seconds / replicas,
+        inputs_seconds=cost.inputs_seconds / replicas,
+        weights_seconds=cost.weights_seconds / replicas,
+        update_seconds=cost.update_seconds + sum_seconds,
+        input_bytes=-(-cost.input_bytes // replicas),
+        stash_bytes=-(-cost.stash_bytes // replicas),
+        weights_stash_bytes=-(-cost.weights_stash_bytes // replicas),
+    )
 
 
 def cuts_of_balance(profile: Profile, balance: Sequence[int], num_chunks: int) -> tuple[int, ...]:

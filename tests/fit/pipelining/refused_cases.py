@@ -76,7 +76,26 @@ def raises_on_one_rank(strategy: Any) -> dict[str, list[str]]:
     return told
 
 
-CASES = {case.__name__: case for case in (made_outside_of_the_scope, raises_on_one_rank)}
+def raises_where_layers_are_measured(_: Any) -> list[str]:
+    """A layer that one rank only cannot measure; then without a fault."""
+    keras.utils.set_random_seed(1)
+    strategy = paceline.PipelineStrategy(2, micro_batches=2, schedule="1f1b", balance="auto")
+    with strategy.scope():
+        # All are of other sizes: each is measured.
+        layers = [keras.layers.Dense(3), Fails(), keras.layers.Dense(2), keras.layers.Dense(1)]
+        model = keras.Sequential([keras.Input((4,)), *layers])
+        model.compile("sgd", "mse")
+    Fails.error = ValueError("this layer gives up: \N{SNOWMAN}")
+    try:
+        told = [_told(model.fit, X, Y, verbose=0)]
+    finally:
+        Fails.error = None
+    return [*told, _told(model.fit, X, Y, verbose=0)]
+
+
+CASES = {
+    case.__name__: case for case in (made_outside_of_the_scope, raises_on_one_rank, raises_where_layers_are_measured)
+}
 
 
 def run_case(name: str) -> Any:

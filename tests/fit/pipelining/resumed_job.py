@@ -1,4 +1,4 @@
-"""``resumed_job.py STAGES [SCHEDULE]``: a pipeline that may be killed and goes on; the chief prints its end."""
+"""``resumed_job.py STAGES [SCHEDULE] [JOB]``: a pipeline that may be killed and goes on; the chief prints its end."""
 
 import hashlib
 import os
@@ -8,13 +8,20 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from pipelined_models import JOBS
+from pipelined_models import JOBS, Job
+from shared_layer_cases import NEXT_WORDS, TIED, WORDS
 
 import paceline
 
 keras.config.set_floatx("float64")
 keras.utils.set_random_seed(5)
-job = JOBS["skips"]
+name = sys.argv[3] if len(sys.argv) > 3 else "skips"
+if name in TIED:
+    build, optimizer = TIED[name]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    job = Job(build, WORDS, NEXT_WORDS, loss, ["accuracy"], optimizer)
+else:
+    job = JOBS[name]
 
 
 class AwaitsSnapshot(keras.callbacks.Callback):
@@ -30,7 +37,8 @@ class AwaitsSnapshot(keras.callbacks.Callback):
             time.sleep(0.01)
 
 
-schedule, steps_per_execution = (sys.argv[2], 2) if len(sys.argv) > 2 else ("1f1b", 1)
+schedule = sys.argv[2] if len(sys.argv) > 2 else "1f1b"
+steps_per_execution = 2 if schedule == "pipedream" else 1
 strategy = paceline.PipelineStrategy(stages=int(sys.argv[1]), micro_batches=2, schedule=schedule)
 with strategy.scope():
     model = job.build()

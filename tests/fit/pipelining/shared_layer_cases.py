@@ -167,9 +167,72 @@ def _tied(schedule: str, name: str, folder: Path) -> None:
     assert 0 < len(here) < len(values)
     for one, other in here:
         _check(one, other)
+    if name in _DESCRIBED:
+        _goes_on_from_a_file(strategy, model, plain, folder / "all.keras")
 
 
-CASES: dict[str, Callable[[Any, Path], None]] = {case.__name__: case for case in (two_models,)}
+_DESCRIBED = ("looked_up_twice", "dense_twice")
+"""Models of Keras's own layers, which a `.keras` file can describe."""
+
+
+def _goes_on_from_a_file(strategy: Any, model: Any, plain: Any, path: Path) -> None:
+    """A file of the model in stages is read as a whole one, and in stages, with the optimizer's slots."""
+    model.save(path)
+    alone = keras.models.load_model(path)
+    with strategy.scope():
+        in_stages = keras.models.load_model(path)
+    options = {"batch_size": 7, "epochs": 2, "shuffle": False, "verbose": 0}
+    losses = [one.fit(WORDS, NEXT_WORDS, **options).history["loss"] for one in (plain, alone, in_stages)]
+    _check(losses[1], losses[0])
+    _check(losses[2], losses[0])
+    _check(in_stages.predict(WORDS, verbose=0), alone.predict(WORDS, verbose=0))
+
+
+class Counts(layers.Layer):  # type: ignore[misc]
+    """Counts its calls, in integers and in numbers from which it computes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.calls = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
+        self.share = self.add_weight(shape=(), initializer="ones", trainable=False)
+
+    def call(self, rows: Any) -> Any:
+        """Other numbers with each call."""
+        self.calls.assign_add(1)
+        self.share.assign(self.share * 0.5)
+        return rows * (1.0 + self.share)
+
+
+def _counting(scope: Any) -> tuple[list[Any], Any]:
+    keras.utils.set_random_seed(5)
+    with scope:
+        x = keras.Input((3,))
+        hidden = Counts("first")(layers.Dense(4, "tanh")(x))
+        model = keras.Model(x, layers.Dense(1)(Counts("second")(layers.Dense(4)(hidden))))
+    found = [model.predict(NOISE, batch_size=4, verbose=0)]  # before it is compiled
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    found += model.fit(NOISE, ONES, batch_size=4, shuffle=False, verbose=0).history["loss"]
+    found += [model.predict(NOISE, batch_size=3, verbose=0), model.predict_on_batch(NOISE)]
+    found += [model.evaluate(NOISE, ONES, batch_size=4, verbose=0), model.predict(NOISE[:5], batch_size=4, verbose=0)]
+    return found, model
+
+
+def what_layers_assign_in_predict(strategy: Any, _: Path) -> None:
+    """Layers that count their calls, on both stages."""
+    own, model = _counting(strategy.scope())
+    expected, plain = _counting(contextlib.nullcontext())
+    for one, other in zip(own, expected, strict=True):
+        _check(one, other)
+    stage = [(one, other) for one, other in zip(model.layers, plain.layers, strict=True) if isinstance(one, Counts)]
+    counted = [(one, other) for one, other in stage if isinstance(one.get_weights()[0], np.generic | np.ndarray)]
+    assert counted
+    for one, other in counted:
+        assert int(one.get_weights()[0]) == int(other.get_weights()[0]) > 0
+
+
+CASES: dict[str, Callable[[Any, Path], None]] = {
+    case.__name__: case for case in (two_models, what_layers_assign_in_predict)
+}
 
 
 def run_case(name: str, folder: str, schedule: str = "") -> None:

@@ -110,3 +110,15 @@ def test_unknown_sizes_are_refused() -> None:
         ConfigurationError, match=r"'words' has a tensor of shape \(None, None\).*balance.*\[pipeline\]"
     ):
         profile_of(model, ROWS)
+
+
+def test_weights_that_layers_share() -> None:
+    shared = keras.layers.Dense(6, use_bias=False, name="shared")
+    x = keras.Input((6,))
+    model = keras.Model(x, shared(keras.layers.Dense(6, name="own")(shared(x))))
+    model.compile("adam", "mse")
+    found = profile_of(model, ROWS)
+    assert [layer.parameter_bytes for layer in found.layers] == [4 * 36, 4 * 42, 4 * 36]
+    [weights] = found.shared_weights
+    assert (weights.layers, weights.parameter_bytes, weights.slot_bytes) == ((0, 2), 4 * 36, 2 * 4 * 36)
+    assert found.chunk_cost(0, 3).parameter_bytes == 4 * (36 + 42)

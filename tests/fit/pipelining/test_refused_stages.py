@@ -32,3 +32,12 @@ def test_what_one_rank_raises_where_functions_are_made_is_raised_on_all(worlds: 
             assert "this layer gives up: \N{SNOWMAN}" in told
             assert "(refused_cases.py:" in told
             assert told.endswith("[stage-failed]")
+
+
+def test_what_one_rank_raises_where_layers_are_measured_is_raised_on_all(worlds: Worlds) -> None:
+    """Ranks share the layers that `balance="auto"` measures: the others waited for the costs of one that had raised."""
+    told = worlds.of(2, in_stages=True).run(_SCRIPT, "raises_where_layers_are_measured").told
+    firsts, seconds = zip(*told, strict=True)
+    assert sorted(first.split(":")[0] for first in firsts) == ["RuntimeError", "ValueError"], firsts
+    assert all("this layer gives up: \N{SNOWMAN}" in first for first in firsts)
+    assert [*seconds] == ["", ""]

@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 _SCRIPT = Path(__file__).with_name("resumed_job.py")
 
 
-def _run(folder: Path, stages: int, workers: int, *options: str, schedule: str = "1f1b") -> Ended:
+def _run(folder: Path, stages: int, workers: int, *options: str, schedule: str = "1f1b", job: str = "skips") -> Ended:
     variables = {"PACELINE_SEED": "5"}
-    arguments = (_SCRIPT, str(stages), *([schedule] if schedule != "1f1b" else []))
+    arguments = (_SCRIPT, str(stages), schedule, job)
     return run_workers(workers, *options, *arguments, folder=folder, limit_seconds=300, variables=variables)
 
 
@@ -28,11 +28,12 @@ def _end_of(ended: Ended) -> tuple[str, dict[str, list[float]]]:
     return digest, ast.literal_eval(history)
 
 
-def test_a_killed_pipeline_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("job", ["skips", "tied_head"])
+def test_a_killed_pipeline_ends_as_an_undisturbed_one(tmp_path: Path, job: str) -> None:
     """A replica of the last stage is killed in the middle of an epoch. Three stages go on from an earlier snapshot."""
-    undisturbed = _end_of(_run(tmp_path, 2, 4))
+    undisturbed = _end_of(_run(tmp_path, 2, 4, job=job))
     snapshots = ("--snapshot-dir", str(tmp_path / "run"), "--snapshot-every", "3")
-    killed = _run(tmp_path, 2, 4, *snapshots, "--chaos", "kill:rank=3,step=10", "--max-restarts", "1")
+    killed = _run(tmp_path, 2, 4, *snapshots, "--chaos", "kill:rank=3,step=10", "--max-restarts", "1", job=job)
     assert killed.code == 0, killed.output
     assert "resuming from the snapshot of step" in killed.output, killed.output
     assert _end_of(killed) == undisturbed
@@ -41,7 +42,7 @@ def test_a_killed_pipeline_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     for folder in (tmp_path / "run").glob("step-*"):
         if folder != min(in_epoch):
             shutil.rmtree(folder)
-    others = _run(tmp_path, 3, 3, *snapshots)
+    others = _run(tmp_path, 3, 3, *snapshots, job=job)
     assert f"resuming from the snapshot of step {_step_of(min(in_epoch))}" in others.output, others.output
     assert "taken by 4 ranks, resumed by 3" in others.output, others.output
     _, history = _end_of(others)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import resource
 import signal
 import socket
 import sys
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.processes
 
 HOST = socket.gethostname()
 AGENT = "paceline.launcher.hosts.remote_agent"
+MANY = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
+"""Workers, each of which takes four open files of an agent; and it has others open."""
 HELLO = """
 import os
 print("rank", os.environ["PACELINE_RANK"], "local", os.environ["PACELINE_LOCAL_RANK"], "in", os.getcwd())
@@ -181,6 +184,11 @@ def test_no_ssh_client(paceline_run: Start):
             "cannot take part: --network-interface: received 'nosuch0'",
         ),
         ({"num_workers": 0}, "cannot take part: "),
+        ({"num_workers": MANY}, f"cannot take part: --workers: received {MANY} workers for this host, for which the"),
+        (
+            {"options": {"PACELINE_SNAPSHOT_DIR": "t.py/kept"}},
+            "cannot take part: --snapshot-dir: received 't.py/kept'; expected a folder",
+        ),
     ],
 )
 def test_what_an_agent_cannot_run_is_told(tmp_path: Path, changes: dict[str, object], expected: str):

@@ -3,7 +3,8 @@
 synchronous      F F B B   states and gradients over the replicas, update          one function
 asynchronous     F F       states: the next batch begins with them      ─┐
                  B B       gradients, update: other batches are under way┴─        two functions
-evaluated        F F       states, which are the metrics'
+evaluated        F F       states: the metrics', and what layers assign
+predicted        F F       what layers assign
 """
 
 from collections.abc import Sequence
@@ -91,6 +92,66 @@ class TrainedBatches:
         return own, shared.summed(batch, slices, self._pipeline.gradient_sums)
 
 
+class PredictedBatches:
+    """Ends batches that are predicted: keeps what layers assign, and hands out the model's outputs.
+
+    Args:
+        model: Built, maybe not compiled.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._assign: DirectFunction | None = None
+        self._is_prepared = False
+        self._outputs: list[list[Any]] = []
+
+    def prepare(self, batch: Batch) -> None:
+        """See `TrainedBatches`."""
+        if self._is_prepared:
+            return
+        traces = [one.trace for one in batch.functions.values()]
+        assigned = [variable for one in traces for variable in one.assigned]
+        with raised_on_all(self._model.distribute_strategy.fit_group):
+            if assigned:
+                self._assign = _assign_function(self._model, traces, assigned)
+        self._is_prepared = True
+
+    def take(self) -> list[list[Any]]:
+        """By micro-batch of the last batch, the model's outputs; none on stages that do not have them."""
+        return self._outputs
+
+    def end_forward(self, batch: WalkedBatch) -> None:
+        """See `BatchEnds`."""
+        self._outputs = next(reversed(batch.sums.values())).predictions
+        if self._assign is not None:
+            self._assign(*(state for number in batch.batch.functions for state in batch.sums[number].states))
+
+    def end_backward(self, batch: WalkedBatch) -> None:
+        """Never."""
+
+
+def _assign_function(model: Any, traces: Sequence[ChunkTrace], assigned: Sequence[Any]) -> DirectFunction:
+    """A function that assigns the states of a batch."""
+    replicas = _replica_sums(model.distribute_strategy)
+
+    def assign(states: list[Any]) -> list[Any]:
+        states, _, _ = replicas.combined(traces, states, [], [], [])
+        for variable, state in zip(assigned, states, strict=True):
+            variable.assign(state)
+        return []
+
+    return traced(assign, _specs_of(assigned))
+
+
+def _replica_sums(strategy: Any) -> ReplicaSums:
+    over_replicas = graph_collectives_of(strategy.world, strategy.stage_group)
+    return ReplicaSums(over_replicas, strategy.replica, strategy.replicas)
+
+
+def _specs_of(assigned: Sequence[Any]) -> list[Any]:
+    return [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
+
+
 def _finish_function(
     model: Any, pipeline: PipelinedModel, traces: Sequence[ChunkTrace], *, assigns: bool, updates: bool
 ) -> DirectFunction:
@@ -110,8 +171,7 @@ def _finish_function(
     alike = [are_alike for _, are_alike, _ in rows]
     tracker = model._loss_tracker
     strategy = model.distribute_strategy
-    over_replicas = graph_collectives_of(strategy.world, strategy.stage_group)
-    replicas = ReplicaSums(over_replicas, strategy.replica, strategy.replicas)
+    replicas = _replica_sums(strategy)
 
     def update(gradients: list[Any], slices: list[Any], of_several: list[Any]) -> None:
         found = shared.gradients(of_several) | {
@@ -141,6 +201,5 @@ def _finish_function(
             results.pop(tracker.name, None)
         return results
 
-    states = [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
     parts = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for _, _, pair in rows for part in pair]
-    return traced(finish, states, parts, shared.specs if updates else [])
+    return traced(finish, _specs_of(assigned), parts, shared.specs if updates else [])

@@ -50,6 +50,6 @@ def _raised_here(rank: int, text: str, *, is_refused: bool) -> Exception:
     if is_refused:
         return ConfigurationError(text)
     return RuntimeError(
-        f"rank {rank} could not make the functions of its stage, so no rank takes the step. It raised {text}, and its "
-        "output has the traceback. [stage-failed]"
+        f"rank {rank} could not measure layers, or make the functions of its stage, so no rank takes the step. It "
+        f"raised {text}, and its output has the traceback. [stage-failed]"
     )

@@ -8,6 +8,7 @@ import json
 import math
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,10 +20,11 @@ import tensorflow as tf
 from paceline.comm.group import Group
 from paceline.comm.solo import SoloGroup
 from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.common_failures import raised_on_all
 from paceline.fit.pipelining.layer_costs import CallCost, Clock, LayerCost, cost_of
 from paceline.fit.pipelining.layer_functions import LayerFunctions
 from paceline.fit.pipelining.model_layers import ModelLayer, ModelLayers, layers_of
-from paceline.plan.profile import Layer, Profile
+from paceline.plan.profile import Layer, Profile, SharedWeights
 
 Progress = Callable[[int, int], None]
 """Is called with (layers that have been measured, all that this rank measures)."""
@@ -64,6 +66,7 @@ def profile_of(
 
     Raises:
         ConfigurationError: the model has no graph, or a tensor whose sizes are not known before training.
+        RuntimeError: measuring has failed on another rank; there the exception itself is raised.
     """
     group = group or SoloGroup()
     found = layers_of(model)
@@ -75,23 +78,25 @@ def profile_of(
     optimizer = getattr(model, "optimizer", None)
     other_bytes = sum(_num_bytes(layer, rows) for layer in found.layers)
     table = []
-    for number, place in enumerate(mine):
-        if progress:
-            progress(number, len(mine))
-        one = uniques[place]
-        specs = [_spec(tensor, rows) for tensor in one.layer.inputs]
-        values = [
-            given.get(id(tensor), _random(one.layer, spec))
-            for tensor, spec in zip(one.layer.inputs, specs, strict=True)
-        ]
-        functions = LayerFunctions(one.layer, specs, one.wanted)
-        cost = cost_of(functions, values, optimizer, calls, clock, other_bytes)
-        table.append([float(place), calls.seconds(), *cost.numbers])
+    with raised_on_all(group):
+        for number, place in enumerate(mine):
+            if progress:
+                progress(number, len(mine))
+            one = uniques[place]
+            specs = [_spec(tensor, rows) for tensor in one.layer.inputs]
+            values = [
+                given.get(id(tensor), _random(one.layer, spec))
+                for tensor, spec in zip(one.layer.inputs, specs, strict=True)
+            ]
+            functions = LayerFunctions(one.layer, specs, one.wanted)
+            cost = cost_of(functions, values, optimizer, calls, clock, other_bytes)
+            table.append([float(place), calls.seconds(), *cost.numbers])
     width = 2 + len(fields(LayerCost))
     gathered = np.concatenate(group.all_gather(np.array(table, np.float64).reshape(-1, width)))
     costs = {int(row[0]): LayerCost(*row[2:].tolist()) for row in gathered}
     layers = _layers(found, [costs[place] for place in place_of])
-    return Profile(layers, found.ties, found.sharing, call_seconds=statistics.median(gathered[:, 1].tolist()))
+    call_seconds = statistics.median(gathered[:, 1].tolist())
+    return Profile(layers, found.ties, found.sharing, call_seconds, _shared_weights(found, layers))
 
 
 def _refuse_unknown_sizes(found: ModelLayers) -> None:
@@ -146,8 +151,12 @@ def _spec(tensor: Any, rows: int) -> Any:
 
 def _num_bytes(layer: ModelLayer, rows: int) -> int:
     """Of its variables and outputs."""
-    tensors = [_spec(tensor, rows) for tensor in (*layer.outputs, *layer.variables)]
-    return sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in tensors)
+    return sum(_size(_spec(tensor, rows)) for tensor in (*layer.outputs, *layer.variables))
+
+
+def _size(tensor: Any) -> int:
+    """In bytes."""
+    return int(math.prod(tensor.shape) * tf.as_dtype(tensor.dtype).size)
 
 
 def _given(model: Any, data: Any, rows: int) -> dict[int, Any]:
@@ -168,6 +177,31 @@ def _random(layer: ModelLayer, spec: Any) -> Any:
     if spec.dtype == tf.string:
         return tf.fill(spec.shape, "")
     return tf.cast(generator.integers(0, getattr(layer.operation, "input_dim", 2), spec.shape), spec.dtype)
+
+
+def _shared_weights(found: ModelLayers, layers: Sequence[Layer]) -> tuple[SharedWeights, ...]:
+    """What several layers have, of which each was measured with all of its own weights."""
+    positions: dict[int, list[int]] = {}  # by the identity of a weight
+    sizes: dict[int, int] = {}
+    for at, layer in enumerate(found.layers):
+        for weight in layer.variables:
+            if weight.trainable:
+                positions.setdefault(id(weight), []).append(at)
+                sizes[id(weight)] = _size(weight)
+    totals = Counter[tuple[int, ...]]()
+    for weight_id, places in positions.items():
+        if len(places) > 1:
+            totals[tuple(places)] += sizes[weight_id]
+    return tuple(
+        SharedWeights(
+            places,
+            total,
+            min(layers[at].slot_bytes * total // layers[at].parameter_bytes for at in places),
+            min(layers[at].update_seconds * total / layers[at].parameter_bytes for at in places),
+        )
+        for places, total in sorted(totals.items())
+        if total
+    )
 
 
 def _layers(found: ModelLayers, costs: Sequence[LayerCost]) -> tuple[Layer, ...]:

@@ -19,10 +19,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from paceline.fit.pipelining.batch_ends import TrainedBatches
+from paceline.fit.pipelining.batch_ends import PredictedBatches, TrainedBatches
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel, pipelined
-from paceline.fit.pipelining.walked_batches import Batch, WalkedBatch
+from paceline.fit.pipelining.walked_batches import Batch
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -139,6 +139,7 @@ class PipelinedPrediction:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        self._ended = PredictedBatches(model)
 
     def __call__(self, data: Any) -> Any:
         """The outputs for a list of batches. Collective over the stages."""
@@ -152,24 +153,10 @@ class PipelinedPrediction:
         leaves, specs = flat_data((x,))
         pipeline = pipelined(self._model, int(leaves[0].shape[0]))
         batch = pipeline.batch(leaves, specs, training=False, losses=False)
-        ended = _PredictedBatch()
-        pipeline.walk(iter([batch]), ended, with_backward=False)
-        made = [tf.concat(parts, 0) for parts in zip(*ended.outputs, strict=True)]
+        self._ended.prepare(batch)
+        pipeline.walk(iter([batch]), self._ended, with_backward=False)
+        made = [tf.concat(parts, 0) for parts in zip(*self._ended.take(), strict=True)]
         return pipeline.packed([tf.constant(array) for array in pipeline.shown(made)])
-
-
-class _PredictedBatch:
-    """A batch of which the last stage has the model's outputs, by micro-batch."""
-
-    def __init__(self) -> None:
-        self.outputs: list[list[Any]] = []
-
-    def end_forward(self, batch: WalkedBatch) -> None:
-        """See `BatchEnds`."""
-        self.outputs = next(reversed(batch.sums.values())).predictions
-
-    def end_backward(self, batch: WalkedBatch) -> None:
-        """Never."""
 
 
 def flat_data(data: Any) -> tuple[list[Any], Any]:

@@ -171,6 +171,7 @@ class DataCursor:
             self._epochs.reading.begin_at(current)
             return iter(dataset)
         if target.state is not None and target.form == self._iterator.form:
+            self._epochs.draws.go_on(target.cursor.batches)
             live = iter(dataset)
             self._iterator.put_back(live, target.state)
             return live
@@ -178,6 +179,7 @@ class DataCursor:
         if isinstance(adapter, compat.GeneratorDataAdapter):
             return read_stream_again(self._epochs.stream, dataset, before, current, self._is_chief)
         draw_as_iterators(self._epochs._distributed_dataset, before)
+        self._epochs.draws.go_on(target.cursor.batches)
         if isinstance(adapter, compat.PyDatasetAdapter) and adapter.enqueuer is None:
             begin_at(adapter, current)
             current = 0
@@ -279,6 +281,7 @@ class DataCursor:
             return
         if self._epochs.reading is None:  # numbers of epochs are with the generators
             draw_as_iterators(self._epochs._distributed_dataset, list(batches))
+            self._epochs.draws.pass_over(batches)
 
     def _now(self) -> Begin:
         tensors: Tensors = {}

@@ -20,7 +20,7 @@ from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
 from paceline.launcher.event_loop import Result, in_background, interrupts
-from paceline.launcher.existing_snapshots import kept_seed
+from paceline.launcher.existing_snapshots import kept_seed, refuse_file
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.host_facts import comparable_facts
 from paceline.launcher.hosts.interfaces import address_of_ssh, own_interfaces
@@ -28,8 +28,9 @@ from paceline.launcher.hosts.link import Link
 from paceline.launcher.hosts.ssh_line import PREAMBLE
 from paceline.launcher.hosts.ways import guarded_crew
 from paceline.launcher.job import JobDescription, Program
+from paceline.launcher.open_files import check_open_files
 from paceline.launcher.workers.address_check import Probe
-from paceline.rendezvous.agent_messages import Assignment, Here, Message, Unfit
+from paceline.rendezvous.agent_messages import Assignment, Here, HostFacts, Interface, Message, Unfit
 from paceline.rendezvous.connection import Connection
 
 _READ_BYTES = 1 << 16
@@ -53,10 +54,7 @@ async def serve(connected: socket.socket) -> int:
     try:
         job = _job_of(assignment)
         interfaces = own_interfaces(job.options.network_interface or "", address_of_ssh(os.environ))
-        facts = await _found_out(partial(comparable_facts, job, interfaces, probe.port), link)
-        if job.options.snapshot_dir is not None:  # the head's own machine may not see it
-            seed = await _found_out(partial(kept_seed, job.options.snapshot_dir), link)
-            facts = replace(facts, kept_seed=seed)
+        facts = await _found_out(partial(_facts_of, job, interfaces, probe.port), link)
     except (OSError, ValueError) as fault:  # a ConfigurationError is a ValueError
         link.send(Unfit(_reason(fault)))
         link.close()
@@ -72,6 +70,17 @@ async def serve(connected: socket.socket) -> int:
     probe.close()
     link.close()
     return code
+
+
+def _facts_of(job: JobDescription, interfaces: tuple[Interface, ...], probe_port: int) -> HostFacts:
+    """What this host brings to the job, if it can run its part of it at all."""
+    check_open_files(job, is_one_of_hosts=True)
+    facts = comparable_facts(job, interfaces, probe_port)
+    directory = job.options.snapshot_dir
+    if directory is None:
+        return facts
+    refuse_file(directory)
+    return replace(facts, kept_seed=kept_seed(directory))  # the head's own machine may not see it
 
 
 async def _found_out(work: Callable[[], Result], link: Link) -> Result:

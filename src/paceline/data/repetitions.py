@@ -1,0 +1,265 @@
+"""Shuffles below a `repeat`: their next iterator begins where the steps have come to, not where reading ahead has.
+
+Such a shuffle draws a seed for each repetition, when the first row of that is read. How far TensorFlow has read ahead
+when a `fit` ends is a matter of buffers and of time, so the next `fit` would begin with one order or with the one after
+it, on one rank otherwise than on another. Here a reading draws from a generator of its own, and the script's generator
+draws as often as the rows need that steps have asked for, and those that plain Keras usually reads ahead of them:
+
+    repetition           1                      2
+    batches              0 1 2 3 4 5 6 7 8 9  │ 10 11 12 …
+    steps have asked for 0 1 … 8               read ahead by plain Keras: 9        script's generator: 1 draw
+    read on this rank    0 1 … 8 9 10 11      own generator: 2 draws
+
+Where the rows of a repetition are not known, or a stage behind it, all draw from the script's generator as they read.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.data import compat
+from paceline.data.seed_draws import SeedDraws, draws_of
+from paceline.data.stages import BATCHES, in_order_of, is_order
+from paceline.data.staying_maps import MAPS
+
+Counting = Callable[[int], Counter[int]]
+"""From the number of elements that are asked of a stage to the draws of each generator; for 0, it is not read."""
+
+_BELOW_FOUND = frozenset(
+    [
+        *("AssertCardinality", "DenseToRagged", "Filter", "FixedLengthRecordDatasetV2", "FlatMap", "Interleave"),
+        *("PaddedBatch", "ParallelInterleave", "Range", "Tensor", "TensorSlice", "TextLineDatasetV2"),
+        *("TFRecordDatasetV2", "Unbatch"),
+    ]
+)
+"""Kinds of stages that make one iterator over each source, and read nobody knows how much of it."""
+
+_AHEAD_OF_MAP = 1
+"""A parallel map computes as many elements as it has calls, and has the next one at hand."""
+
+
+class _UnknownStageError(Exception):
+    """Draws cannot be counted, or the stage cannot be made again."""
+
+
+class ScriptsDraws:
+    """Stands in where a reading draws from the script's own generators, or there are none."""
+
+    def begin(self) -> None:
+        """A new iterator is about to be made."""
+
+    def ask_for(self, num_batches: int) -> None:
+        """Steps have asked the newest iterator for so many batches."""
+
+    def go_on(self, batches: Sequence[int]) -> None:
+        """The newest iterator has been asked for the last number of batches, after others that had been."""
+
+    def pass_over(self, batches: Sequence[int]) -> None:
+        """Iterators have been asked for so many batches each."""
+
+
+class OwnDraws(ScriptsDraws):
+    """The draws for the iterators over one dataset; get it from `with_own_draws`.
+
+    Args:
+        counting: Of the script's dataset.
+        shuffles: A shuffle of the script for each of its generators, by the identity of that.
+        own: The generators of the reading, likewise.
+    """
+
+    def __init__(self, counting: Counting, shuffles: dict[int, Any], own: dict[int, compat.Seeds]) -> None:
+        self._counting = counting
+        self._shuffles = shuffles
+        self._own_seeds = own
+        self._own: dict[int, SeedDraws] = {}
+        self._before: Counter[int] = Counter()
+        """What the script's generators had drawn when the newest iterator was made."""
+        self._counted: Counter[int] = Counter()
+        """What they have drawn for it."""
+
+    def begin(self) -> None:
+        """A new iterator is about to be made."""
+        self._before = Counter({key: draws_of(shuffle).number for key, shuffle in self._shuffles.items()})
+        self._counted = Counter()
+        self._set_own()
+        self.ask_for(0)
+
+    def ask_for(self, num_batches: int) -> None:
+        """Steps have asked the newest iterator for so many batches."""
+        if (now := self._counting(num_batches)) != self._counted:
+            self._draw(now - self._counted)
+            self._counted = now
+
+    def go_on(self, batches: Sequence[int]) -> None:
+        """The newest iterator has been asked for the last number of batches, after others that had been."""
+        *before, current = batches or (0,)
+        earlier, counted = self._all_of(before), self._counting(current)
+        self._draw(earlier + counted - self._counted)
+        self._before += earlier
+        self._counted = counted
+        self._set_own()
+
+    def pass_over(self, batches: Sequence[int]) -> None:
+        """Iterators have been asked for so many batches each."""
+        self._draw(self._all_of(batches))
+
+    def _all_of(self, batches: Sequence[int]) -> Counter[int]:
+        return sum(map(self._counting, batches), Counter())
+
+    def _draw(self, more: Counter[int]) -> None:
+        for key, number in more.items():
+            draws = draws_of(self._shuffles[key])
+            draws.number += number
+
+    def _set_own(self) -> None:
+        """The own generators draw next what the script's would have drawn when the newest iterator was made."""
+        for key, shuffle in self._shuffles.items():
+            if number := self._before[key]:
+                if key not in self._own:
+                    self._own[key] = SeedDraws(shuffle, self._own_seeds[key], like=draws_of(shuffle))
+                self._own[key].number = number
+
+
+def with_own_draws(dataset: Any) -> tuple[Any, ScriptsDraws]:
+    """A dataset of global batches to read in place of the script's, and who keeps its draws apart from the script's.
+
+    Args:
+        dataset: The script's, or what Keras has made of it.
+    """
+    if not (tf.executing_eagerly() and isinstance(dataset, tf.data.Dataset)):
+        return dataset, ScriptsDraws()
+    stages = list(compat.with_sources(dataset))
+    shuffles = {id(compat.seeds_of(one)): one for one in stages if _draws(one)}
+    is_repeated = bool(shuffles) and any(compat.kind_of(one) == "Repeat" for one in stages)
+    if not is_repeated or not all(map(compat.is_seeded, shuffles.values())):
+        return dataset, ScriptsDraws()
+    own = {key: compat.Seeds(one) for key, one in shuffles.items()}
+    try:
+        counting = _read_ahead(dataset)
+        again = _drawing_from(own, dataset, {})
+    except _UnknownStageError:
+        return dataset, ScriptsDraws()
+    return (again, OwnDraws(counting, shuffles, own)) if again is not dataset else (dataset, ScriptsDraws())
+
+
+def _draws(one: Any) -> bool:
+    return compat.has_shared_seeds(one) and compat.is_reshuffled(one)
+
+
+def _drawing_from(own: dict[int, compat.Seeds], one: Any, made: dict[int, Any]) -> Any:
+    """`one` with shuffles that draw from the reading's own generators; itself where there are none."""
+    if id(one) not in made:
+        sources = compat.inputs_of(one)
+        again = [_drawing_from(own, source, made) for source in sources]
+        is_same = all(new is source for new, source in zip(again, sources, strict=True))
+        made[id(one)] = one if is_same and not _draws(one) else _made_again(own, one, again)
+    return made[id(one)]
+
+
+def _made_again(own: dict[int, compat.Seeds], one: Any, sources: list[Any]) -> Any:
+    kind = compat.kind_of(one)
+    if kind == "Zip":
+        return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), sources))
+    if len(sources) != 1:
+        raise _UnknownStageError
+    [rows] = sources
+    if kind == "Shuffle" and _draws(one):
+        return compat.shuffled_alike(rows, one, seeds=own[id(compat.seeds_of(one))])
+    if is_order(one):
+        return in_order_of(one, rows)
+    if kind in MAPS and compat.traced_function_of(one) is not None:
+        return compat.mapped_alike(rows, one)
+    if kind in BATCHES and (given := compat.options_of_batch(one)) is not None:
+        return rows.batch(**given)
+    if kind == "Prefetch":
+        return rows.prefetch(compat.read_ahead_of(one))
+    if kind == "Options":
+        return rows.with_options(one.options())
+    raise _UnknownStageError
+
+
+def _read_ahead(dataset: Any) -> Counting:
+    """Counts for batches that steps ask for: plain TensorFlow adds a prefetch where there is none behind the stages."""
+    last = dataset
+    while compat.kind_of(last) == "Options":
+        [last] = compat.inputs_of(last)
+    is_ahead = compat.kind_of(last) in ("Prefetch", "ParallelMap") or dataset.options().autotune.enabled is False
+    below = _counting(dataset)
+    return below if is_ahead else _more(below, lambda number: number + 1)
+
+
+def _counting(one: Any) -> Counting:
+    """Who counts for a stage.
+
+    Raises:
+        _UnknownStageError: nobody can.
+    """
+    kind, sources = compat.kind_of(one), compat.inputs_of(one)
+    if kind == "Repeat":
+        return _repeated(one, sources[0])
+    below = _sum([_counting(source) for source in sources])
+    if kind == "Shuffle" and compat.has_shared_seeds(one):
+        return _shuffled(one, below)
+    if kind in ("Zip", "Options"):
+        return below
+    if kind in ("Take", "Skip") and (count := int(compat.count_of(one))) >= 0:
+        return _more(below, (lambda n: min(n, count)) if kind == "Take" else (lambda n: n + count))
+    if kind in MAPS:
+        ahead = _calls_of(one) + _AHEAD_OF_MAP if kind == "ParallelMap" or _becomes_parallel(one) else 0
+        return _more(below, lambda number: number + ahead)
+    if kind in BATCHES and (given := compat.options_of_batch(one)) is not None:
+        size, ahead = given["batch_size"], _calls_of(one) if kind == "ParallelBatch" else 0
+        return _more(below, lambda number: (number + ahead) * size)
+    if kind == "Prefetch":
+        elements = max(compat.read_ahead_of(one), 1)
+        return _more(below, lambda number: number + elements)
+    if kind not in _BELOW_FOUND or any(compat.kind_of(stage) == "Repeat" for stage in compat.with_sources(one)):
+        raise _UnknownStageError
+    return below  # the number does not matter: there is no repetition
+
+
+def _repeated(one: Any, source: Any) -> Counting:
+    count, rows, below = int(compat.count_of(one)), int(source.cardinality()), _counting(source)
+    is_endless = count < 0
+    if not below(1):
+        return below
+    if rows <= 0:
+        raise _UnknownStageError
+
+    def counted(number: int) -> Counter[int]:
+        begun = -(-number // rows)
+        begun = begun if is_endless else max(1, min(begun, count))
+        if not begun:
+            return Counter()
+        whole = below(rows)
+        rest = below(min(number - (begun - 1) * rows, rows))
+        return Counter({key: (begun - 1) * whole[key] + rest[key] for key in whole})
+
+    return counted
+
+
+def _shuffled(one: Any, below: Counting) -> Counting:
+    own = Counter([id(compat.seeds_of(one))] if compat.is_reshuffled(one) else [])
+    elements = compat.shuffle_buffer_of(one) or 1
+    # Its source has no iterator before the first element is asked for, and then fills the buffer.
+    return lambda number: own + (below(number - 1 + elements) if number else Counter())
+
+
+def _sum(parts: list[Counting]) -> Counting:
+    return lambda number: sum((part(number) for part in parts), Counter())
+
+
+def _more(below: Counting, asked: Callable[[int], int]) -> Counting:
+    return lambda number: below(asked(number) if number else 0)
+
+
+def _calls_of(one: Any) -> int:
+    """Parallel calls; AUTOTUNE begins with few."""
+    return max(int(compat.calls_of(one)), 1)
+
+
+def _becomes_parallel(one: Any) -> bool:
+    """Whether plain TensorFlow makes a parallel map of it."""
+    return not any(map(compat.has_state, set().union(*compat.operations_of_functions(one))))
