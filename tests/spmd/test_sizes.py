@@ -1,8 +1,12 @@
 """Sizes are polynomials: what is computed with them is what numbers would give."""
 
+import operator
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.spmd import proofs
 from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size, Symbol
 
 LENGTH = Symbol.new("length")
@@ -50,6 +54,24 @@ def test_equal_is_a_proof(one: Size, two: Size) -> None:
 def test_the_least_is_a_bound(size: Size, rows: int, length: int) -> None:
     if size.least is not None:
         assert _value(size, rows, length) >= size.least
+
+
+_FUNCTIONS: dict[str, tuple[Callable[[Size, Size], Size], Callable[[int, int], int]]] = {
+    "larger": (proofs.larger, max),
+    "smaller": (proofs.smaller, min),
+    "equal": (proofs.equal, operator.eq),
+    "less": (proofs.compared(lambda difference: difference < 0), operator.lt),
+    "at most": (proofs.compared(lambda difference: difference <= 0), operator.le),
+    "greater": (proofs.compared(lambda difference: difference > 0), operator.gt),
+    "at least": (proofs.compared(lambda difference: difference >= 0), operator.ge),
+}
+
+
+@given(st.sampled_from(sorted(_FUNCTIONS)), SIZES, SIZES, ROW_COUNTS, LENGTHS)
+def test_what_is_proved_is_true(name: str, one: Size, two: Size, rows: int, length: int) -> None:
+    proof, function = _FUNCTIONS[name]
+    if (proved := proof(one, two)).known:
+        assert _value(proved, rows, length) == function(_value(one, rows, length), _value(two, rows, length))
 
 
 def test_nothing_equals_what_is_unknown() -> None:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from paceline.spmd.decisions import Operation
 from paceline.spmd.factors import broadcast
+from paceline.spmd.proofs import chosen, compared, equal, larger, negated, of_two_numbers, remainder, smaller
 from paceline.spmd.sizes import ONE, UNKNOWN, Size
 
 Content = np.ndarray
@@ -91,70 +92,6 @@ def _entrywise(function: Callable[..., Size]) -> _Evaluate:
     return evaluate
 
 
-def _of_two_numbers(function: Callable[[int, int], int]) -> Callable[[Size, Size], Size]:
-    def apply(one: Size, two: Size) -> Size:
-        if one.number is None or two.number is None:
-            return UNKNOWN
-        return Size.of(int(function(one.number, two.number)))
-
-    return apply
-
-
-def _larger(one: Size, two: Size) -> Size:
-    difference = one - two
-    if difference.least is not None and difference.least >= 0:
-        return one
-    difference = two - one
-    if difference.least is not None and difference.least >= 0:
-        return two
-    return UNKNOWN
-
-
-def _smaller(one: Size, two: Size) -> Size:
-    larger = _larger(one, two)
-    return UNKNOWN if not larger.known else two if larger == one else one
-
-
-def _remainder(one: Size, two: Size) -> Size:
-    if one.number is not None and two.number:
-        return Size.of(one.number % two.number)
-    return Size.of(0) if (one // two).known else UNKNOWN
-
-
-def _equal(one: Size, two: Size) -> Size:
-    if one == two:
-        return ONE
-    difference = (one - two).number
-    return UNKNOWN if difference is None else Size.of(0)
-
-
-def _not(one: Size) -> Size:
-    return UNKNOWN if one.number is None else Size.of(1 - one.number)
-
-
-def _compared(holds: Callable[[int], bool]) -> Callable[[Size, Size], Size]:
-    """A comparison of two sizes by their difference."""
-
-    def apply(one: Size, two: Size) -> Size:
-        difference = one - two
-        if difference.number is not None:
-            return Size.of(int(holds(difference.number)))
-        least, most = difference.least, (-difference).least
-        if least is not None and holds(least) == holds(least + 1) == holds(2**62):
-            return Size.of(int(holds(least)))
-        if most is not None and holds(-most) == holds(-most - 1) == holds(-(2**62)):
-            return Size.of(int(holds(-most)))
-        return UNKNOWN
-
-    return apply
-
-
-def _chosen(condition: Size, one: Size, two: Size) -> Size:
-    if condition.number is None:
-        return one if one == two else UNKNOWN
-    return one if condition.number else two
-
-
 def _reduced(function: Callable[[Size, Size], Size], start: int) -> _Evaluate:
     def evaluate(op: Operation, contents: Sequence[Content]) -> Content:
         content, axes = contents[0], _axes(contents[1])
@@ -176,8 +113,10 @@ def _reduced(function: Callable[[Size, Size], Size], start: int) -> _Evaluate:
 def _cast(op: Operation, contents: Sequence[Content]) -> Content:
     if not (op.inputs[0].dtype.is_integer or op.inputs[0].dtype.is_bool):
         raise _UnforeseenError
+    if op.outputs[0].dtype not in (tf.int32, tf.int64, tf.bool):
+        raise _UnforeseenError  # which may be too small for a size
     if op.outputs[0].dtype.is_bool:
-        return np.asarray(np.frompyfunc(lambda size: _not(_equal(size, Size.of(0))), 1, 1)(contents[0]), dtype=object)
+        return np.asarray(np.frompyfunc(lambda size: negated(equal(size, Size.of(0))), 1, 1)(contents[0]), dtype=object)
     return contents[0]
 
 
@@ -358,24 +297,24 @@ _EVALUATE: dict[str, _Evaluate] = {
     "Mul": _entrywise(lambda one, two: one * two),
     "Neg": _entrywise(lambda one: -one),
     "FloorDiv": _entrywise(lambda one, two: one // two),
-    "FloorMod": _entrywise(_remainder),
-    "Maximum": _entrywise(_larger),
-    "Minimum": _entrywise(_smaller),
-    "Equal": _entrywise(_equal),
-    "NotEqual": _entrywise(lambda one, two: _not(_equal(one, two))),
-    "Less": _entrywise(_compared(lambda difference: difference < 0)),
-    "LessEqual": _entrywise(_compared(lambda difference: difference <= 0)),
-    "Greater": _entrywise(_compared(lambda difference: difference > 0)),
-    "GreaterEqual": _entrywise(_compared(lambda difference: difference >= 0)),
-    "LogicalAnd": _entrywise(_of_two_numbers(lambda one, two: one and two)),
-    "LogicalOr": _entrywise(_of_two_numbers(lambda one, two: one or two)),
-    "LogicalNot": _entrywise(_not),
-    "SelectV2": _entrywise(_chosen),
-    "Select": _entrywise(_chosen),
+    "FloorMod": _entrywise(remainder),
+    "Maximum": _entrywise(larger),
+    "Minimum": _entrywise(smaller),
+    "Equal": _entrywise(equal),
+    "NotEqual": _entrywise(lambda one, two: negated(equal(one, two))),
+    "Less": _entrywise(compared(lambda difference: difference < 0)),
+    "LessEqual": _entrywise(compared(lambda difference: difference <= 0)),
+    "Greater": _entrywise(compared(lambda difference: difference > 0)),
+    "GreaterEqual": _entrywise(compared(lambda difference: difference >= 0)),
+    "LogicalAnd": _entrywise(of_two_numbers(lambda one, two: one and two)),
+    "LogicalOr": _entrywise(of_two_numbers(lambda one, two: one or two)),
+    "LogicalNot": _entrywise(negated),
+    "SelectV2": _entrywise(chosen),
+    "Select": _entrywise(chosen),
     "Prod": _reduced(lambda one, two: one * two, 1),
     "Sum": _reduced(lambda one, two: one + two, 0),
-    "All": _reduced(lambda one, two: _of_two_numbers(lambda a, b: a and b)(one, two), 1),
-    "Any": _reduced(lambda one, two: _of_two_numbers(lambda a, b: a or b)(one, two), 0),
+    "All": _reduced(lambda one, two: of_two_numbers(lambda a, b: a and b)(one, two), 1),
+    "Any": _reduced(lambda one, two: of_two_numbers(lambda a, b: a or b)(one, two), 0),
     "Cast": _cast,
     "Reshape": _reshape,
     "ExpandDims": lambda _, contents: np.expand_dims(contents[0], _number(contents[1])),
