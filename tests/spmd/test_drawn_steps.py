@@ -73,7 +73,7 @@ def _step(names: list[str], end: str) -> Step:
         of_rows, of_kernel = tape.gradient(loss, [x, kernel], unconnected_gradients="zero")
         kernel.assign_sub(0.1 * tf.clip_by_norm(of_kernel, 1.0))
         total.assign_add(loss)
-        return loss, y, of_rows
+        return loss, y, tf.convert_to_tensor(of_rows)
 
     return Step(run, lambda: [kernel, total])
 
