@@ -27,7 +27,7 @@ GROUND = (
 )
 """Each may import those before it."""
 
-WORKER_SIDE = (*GROUND, "comm", "data", "strategy", "resilience", "fit", "bootstrap")
+WORKER_SIDE = (*GROUND, "comm", "spmd", "data", "strategy", "resilience", "fit", "bootstrap")
 LAUNCHER_SIDE = (*GROUND, "launcher", "render", "cli")
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -64,7 +64,7 @@ HEAVY_IN = {("numpy", "store/tensors.py")}
 """Files of light packages that are loaded only by who has loaded the heavy one anyway."""
 
 PRIVATE = {
-    "tensorflow.python": ("strategy/compat.py", "data/compat.py"),
+    "tensorflow.python": ("strategy/compat.py", "data/compat.py", "spmd/compat.py"),
     "keras.src": ("fit/compat.py", "fit/pipelining/compat.py"),
 }
 LIBRARIES = {

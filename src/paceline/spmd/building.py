@@ -1,0 +1,244 @@
+"""Builds the graph of one rank: values in every way that they are needed, sizes, copies of operations."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from paceline.spmd import compat
+from paceline.spmd.contents import of_sizes
+from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Decision, Need, Operation, Rebuilt, own
+from paceline.spmd.messages import Messages
+from paceline.spmd.placements import Open, Partial, Placement, R, Sharded, Spec
+from paceline.spmd.sizes import ROWS, Size, Symbol
+
+
+class Value:
+    """A tensor of one worker, as this rank has it: in one way, or in several.
+
+    Args:
+        spec: What is known of the tensor.
+        tensor: It, as `spec.placement` says.
+    """
+
+    def __init__(self, spec: Spec, tensor: Any) -> None:
+        self.spec = spec
+        self.ways: dict[Placement, Any] = {spec.placement: tensor}
+
+    def inside(self) -> "Value":
+        """The same value for an inner graph: what is made of it there stays there."""
+        value = Value(self.spec, None)
+        value.ways = dict(self.ways)
+        return value
+
+    @property
+    def tensor(self) -> Any:
+        """The value as its spec says."""
+        return self.ways[self.spec.placement]
+
+    def needs_message(self, need: Need) -> bool:
+        """Whether other ranks must send something before the value is at hand in this way."""
+        return not (
+            isinstance(need, Rebuilt) or need in self.ways or R in self.ways or isinstance(self.spec.placement, Open)
+        )
+
+
+class Builder:
+    """Builds into the current graph, for one rank.
+
+    Args:
+        messages: The ranks.
+        sizes: A tensor of int64 without dimensions for each symbol that is known from the start.
+        outer: The builder of the graph around this one.
+    """
+
+    def __init__(self, messages: Messages, sizes: dict[Symbol, Any], outer: "Builder | None" = None) -> None:
+        self.messages = messages
+        self._sizes = dict(sizes)
+        self._sources: dict[Symbol, tuple[Any, int]] = {}
+        self._computed: dict[Size, Any] = {}
+        self._outer = outer
+        self.sent = 0
+
+    def inner(self) -> "Builder":
+        """A builder for a graph within the current one."""
+        return Builder(self.messages, {}, self)
+
+    # Sizes
+
+    def _size_of(self, symbol: Symbol) -> Any:
+        if symbol in self._sizes:
+            return self._sizes[symbol]
+        if symbol in self._sources:
+            tensor, axis = self._sources[symbol]
+            self._sizes[symbol] = tf.shape(tensor, out_type=tf.int64)[axis]
+            return self._sizes[symbol]
+        if self._outer is None:
+            raise KeyError(symbol)
+        return self._outer._size_of(symbol)
+
+    def learn(self, spec: Spec, tensor: Any) -> None:
+        """Where a size that the trace leaves open is one of this tensor's, this is where it is read."""
+        if spec.element is not None:
+            return
+        for axis, size in enumerate(spec.dims or ()):
+            if size.number is None and len(size.symbols) == 1:
+                (symbol,) = size.symbols
+                if symbol not in (ROWS, OWN_ROWS, FIRST_ROW) and size == Size.of(symbol) and not self._knows(symbol):
+                    self._sources[symbol] = (tensor, axis)
+
+    def _knows(self, symbol: Symbol) -> bool:
+        return (
+            symbol in self._sizes or symbol in self._sources or (self._outer is not None and self._outer._knows(symbol))
+        )
+
+    def size(self, size: Size) -> Any:
+        """A size, as a number or a tensor of int64."""
+        if size.number is not None:
+            return size.number
+        if size not in self._computed:
+            self._computed[size] = size.value(self._size_of)
+        return self._computed[size]
+
+    def content(self, content: np.ndarray, dtype: Any, original: Any = None) -> Any:
+        """A tensor with this content; where an entry is unknown, that of the original tensor."""
+        entries = content.reshape(-1)
+        numbers = [entry.number for entry in entries]
+        if None not in numbers:
+            return tf.constant(np.array(numbers, dtype=np.int64).reshape(content.shape), dtype)
+        flat: Any = None if all(entry.known for entry in entries) else tf.reshape(original, [-1])
+        tensors = [tf.cast(self.size(entry) if entry.known else flat[at], dtype) for at, entry in enumerate(entries)]
+        return tf.reshape(tf.stack(tensors), content.shape)
+
+    def mean(self, op: Operation, inputs: list[Any], count: Size) -> Any:
+        """This rank's addend of a mean over `count` entries of all ranks."""
+        total = tf.reduce_sum(inputs[0], inputs[1], keepdims=op.get_attr("keep_dims"))
+        return total / tf.cast(self.size(count), total.dtype)
+
+    # Values in the way that they are needed
+
+    def needed(self, value: Value, need: Need, like: Any) -> Any:
+        """The tensor that an operation needs; without a message, so nothing that takes one."""
+        if isinstance(need, Rebuilt):
+            return self.content(need.content, like.dtype, value.ways.get(R))
+        if need not in value.ways:
+            value.ways[need] = self._made(value, need)
+        return value.ways[need]
+
+    def _made(self, value: Value, need: Placement) -> Any:
+        if isinstance(value.spec.placement, Open):
+            return value.tensor
+        whole = value.ways[R]
+        if value.spec.element is not None:
+            return self._list(value.spec, whole, need)
+        if isinstance(need, Sharded):
+            rows = self._own_rows(whole, need)
+            self._shaped(value.spec.placed(need), rows)
+            return rows
+        if isinstance(need, Partial):
+            return whole if self.messages.rank == 0 else tf.zeros_like(whole)
+        raise AssertionError(need)
+
+    def _own_rows(self, whole: Any, shard: Sharded) -> Any:
+        rank = whole.shape.rank
+        block = self.size(shard.block)
+        begin: list[Any] = [tf.constant(0, tf.int64)] * rank
+        length: list[Any] = [tf.constant(-1, tf.int64)] * rank
+        begin[shard.dim] = self._size_of(FIRST_ROW) * block
+        length[shard.dim] = self._size_of(OWN_ROWS) * block
+        return tf.slice(whole, tf.stack(begin), tf.stack(length))
+
+    def _list(self, spec: Spec, whole: Any, need: Placement) -> Any:
+        """A list of whole elements as one of rows or of addends."""
+        if isinstance(need, Partial):
+            return whole if self.messages.rank == 0 else tf.zeros_like(whole)
+        assert isinstance(need, Sharded)
+        items = compat.stacked(whole, spec.element, self._element_shape(spec.placed(R)))
+        return compat.listed(self._own_rows(items, need.at(need.dim + 1)))
+
+    def _element_shape(self, spec: Spec) -> Any:
+        """The shape of an element of a list, as this rank has it: TensorFlow wants to know it if the list is empty."""
+        if spec.dims is None:
+            return None
+        sizes = list(spec.dims)
+        if spec.shard is not None:
+            sizes[spec.shard.dim] = own(sizes[spec.shard.dim])
+        return self.content(of_sizes(sizes), tf.int32)
+
+    def exchange(self, values: Iterable[Value]) -> None:
+        """Makes these values whole: all addends in one message, all rows in another."""
+        values = list(values)
+        partial = [value for value in values if isinstance(value.spec.placement, Partial)]
+        sharded = [value for value in values if isinstance(value.spec.placement, Sharded)]
+        if partial:
+            self.sent += 1
+            sums = self.messages.sum([self._as_tensor(value) for value in partial])
+            for value, total in zip(partial, sums, strict=True):
+                self._whole(value, total)
+        if sharded:
+            self.sent += 1
+            parts = []
+            for value in sharded:
+                assert isinstance(value.spec.placement, Sharded)
+                parts.append((self._as_tensor(value), value.spec.placement.dim + (value.spec.element is not None)))
+            for value, all_rows in zip(sharded, self.messages.gather(parts), strict=True):
+                self._whole(value, all_rows)
+
+    def _as_tensor(self, value: Value) -> Any:
+        if value.spec.element is None:
+            return value.tensor
+        return compat.stacked(value.tensor, value.spec.element, self._element_shape(value.spec))
+
+    def _whole(self, value: Value, tensor: Any) -> None:
+        if isinstance(value.spec.placement, Partial):
+            value.spec = value.spec.placed(R)  # what follows starts from the sum; of rows it still starts from rows
+        if value.spec.element is not None:
+            value.ways[R] = compat.listed(tensor)
+            return
+        if value.spec.dims is not None:
+            tensor.set_shape([size.number for size in value.spec.dims])
+        value.ways[R] = tensor
+
+    # Operations
+
+    def run(self, op: Any, decision: Decision, values: list[Value]) -> list[Value]:
+        """Builds an operation, as it was decided."""
+        outputs = self._built(op, decision, values)
+        results = []
+        for spec, output in zip(decision.outputs, outputs, strict=True):
+            self._shaped(spec, output)
+            self.learn(spec, output)
+            results.append(Value(spec, output))
+        for other in decision.also:
+            for value, spec, output in zip(results, other.outputs, self._built(op, other, values), strict=True):
+                self._shaped(spec, output)
+                value.ways[spec.placement] = output
+        return results
+
+    def _built(self, op: Any, decision: Decision, values: list[Value]) -> list[Any]:
+        inputs = [
+            self.needed(value, need, like) for value, need, like in zip(values, decision.needs, op.inputs, strict=True)
+        ]
+        if decision.build is not None:
+            return decision.build(self, op, inputs)
+        return self.copied(op, inputs)
+
+    def copied(self, op: Operation, inputs: list[Any]) -> list[Any]:
+        """The outputs of a copy of `op` on other inputs."""
+        return list(compat.copied(op, inputs).outputs)
+
+    def num_own_rows(self) -> Any:
+        """How many rows this rank has, as a tensor of int64."""
+        return self._size_of(OWN_ROWS)
+
+    @staticmethod
+    def _shaped(spec: Spec, tensor: Any) -> None:
+        """Tells TensorFlow the sizes that are numbers, where its own rules lose them."""
+        if spec.element is not None or spec.dims is None or tensor.dtype in (tf.resource, tf.variant):
+            return
+        if tensor.shape.rank in (None, len(spec.dims)):
+            shape = [size.number for size in spec.dims]
+            if spec.shard is not None:
+                shape[spec.shard.dim] = None
+            tensor.set_shape(shape)

@@ -1,0 +1,83 @@
+"""Every private name of TensorFlow that the partitioner uses, and why; checked at import.
+
+| name | why there is no public way |
+|---|---|
+| `FuncGraph` | a graph to look at loop bodies in, which nobody runs |
+| `FuncGraph._create_op_internal` | an operation from its type and attributes, as it was traced |
+| `FuncGraph._get_function`, `._add_function_recursive` | the functions that a graph calls |
+| `function_def_to_graph` | the graph of a function that was read from a definition |
+| `handle_data_util` | what a handle of a variable or list refers to, which a copied operation must keep |
+| `list_ops` | lists of tensors, to sum or gather one |
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+try:
+    from tensorflow.python.framework.func_graph import FuncGraph
+    from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
+    from tensorflow.python.ops import handle_data_util, list_ops
+except ImportError as error:  # pragma: no cover
+    raise ImportError(f"Paceline does not know TensorFlow {tf.__version__}: {error}") from error
+
+for _name in ("_create_op_internal", "_get_function", "_add_function_recursive"):
+    if not hasattr(FuncGraph, _name):
+        raise ImportError(f"Paceline does not know TensorFlow {tf.__version__}: FuncGraph has no {_name}")
+
+_NOT_COPIED = ("_class", "_output_shapes", "_xla_inferred_shapes")
+_graphs: dict[tuple[int, str], Any] = {}
+
+
+def new_graph(name: str) -> Any:
+    """An empty graph that captures what it uses of others."""
+    return FuncGraph(name)
+
+
+def current_graph() -> Any:
+    """The graph that operations are being put into."""
+    return tf.compat.v1.get_default_graph()
+
+
+def copied(op: Any, inputs: list[Any]) -> Any:
+    """A copy of `op` in the current graph, on other inputs."""
+    graph = current_graph()
+    attrs = {name: value for name, value in op.node_def.attr.items() if name not in _NOT_COPIED}
+    for value in attrs.values():
+        for called in [value.func, *value.list.func]:
+            if called.name:
+                graph._add_function_recursive(op.graph._get_function(called.name))
+    new = graph._create_op_internal(
+        op.type,
+        inputs,
+        dtypes=[output.dtype for output in op.outputs],
+        name=op.name.split("/")[-1],
+        attrs=attrs,
+        op_def=op.op_def,
+    )
+    for old, output in zip(op.outputs, new.outputs, strict=True):
+        if output.dtype in (tf.resource, tf.variant):
+            handle_data_util.copy_handle_data(old, output)
+    return new
+
+
+def body(op: Any, name: str) -> Any:
+    """The graph of the function `name` that `op` calls."""
+    function = op.graph._get_function(name)
+    graph = getattr(function, "graph", None)
+    if graph is not None:
+        return graph
+    key = (id(op.graph), name)
+    if key not in _graphs:
+        _graphs[key] = function_def_to_graph(function.cached_definition)
+    return _graphs[key]
+
+
+def stacked(items: Any, element: Any, shape: Any) -> Any:
+    """All elements of a list along a new first dimension."""
+    return list_ops.tensor_list_stack(items, element, element_shape=shape)
+
+
+def listed(tensor: Any) -> Any:
+    """A list of the entries along the first dimension."""
+    return list_ops.tensor_list_from_tensor(tensor, tensor.shape[1:])

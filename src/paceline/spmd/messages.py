@@ -1,0 +1,33 @@
+"""What the partitioner asks of whoever carries bytes between ranks."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Messages(Protocol):
+    """The ranks of a job, for operations of a graph.
+
+    Every rank builds and runs the same calls in one order: who implements this keeps operations of one graph in the
+    order in which they were built, also across loops and branches.
+    """
+
+    @property
+    def rank(self) -> int:
+        """This rank's number, from 0."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        ...
+
+    def sum(self, addends: Sequence[Any]) -> list[Any]:
+        """The sums over ranks of these tensors, in one message. The shapes are alike on all ranks; any numeric type."""
+        ...
+
+    def gather(self, parts: Sequence[tuple[Any, int]]) -> list[Any]:
+        """For each tensor and dimension: the tensors of all ranks one after the other along it, in one message.
+
+        Only that dimension differs from rank to rank, and it may be empty. Any type, strings too.
+        """
+        ...

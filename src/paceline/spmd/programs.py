@@ -1,0 +1,128 @@
+"""A traced graph as one list of operations: calls of functions are written out, what nobody needs is left out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.spmd import compat
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+
+class Ref:
+    """A tensor of a program, before there is a tensor for it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """An operation of a program.
+
+    Args:
+        op: The traced operation.
+        inputs: What it reads.
+        outputs: What it makes.
+        before: The numbers of the nodes that must have run before, besides those that make its inputs.
+    """
+
+    op: Any
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    before: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The operations of a graph, each after those that it needs."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
+def program_of(graph: Any) -> Program:
+    """The program of a traced graph."""
+    inputs = {id(tensor): Ref() for tensor in graph.inputs}
+    nodes: list[Node] = []
+    refs = dict(inputs)
+    _write_out(graph, refs, frozenset(), nodes)
+    outputs = tuple(refs[id(tensor)] for tensor in graph.outputs)
+    return Program(_needed(nodes, outputs), tuple(inputs[id(tensor)] for tensor in graph.inputs), outputs)
+
+
+def has_effect(op: Any) -> bool:
+    """Whether an operation does more than make its outputs."""
+    return bool(op.op_def is not None and op.op_def.is_stateful)
+
+
+def _write_out(graph: Any, refs: dict[int, Ref], before: frozenset[int], nodes: list[Node]) -> frozenset[int]:
+    """Adds the operations of `graph` to `nodes`; returns those that whoever waits for the graph waits for."""
+    ends: dict[Any, frozenset[int]] = {}
+    effects: set[int] = set(before)
+    for op in _ordered(graph):
+        waited = frozenset().union(*(ends[other] for other in op.control_inputs)) if op.control_inputs else frozenset()
+        if op.type == "Placeholder":
+            ends[op] = before
+            continue
+        if op.type in CALLS:
+            body = compat.body(op, op.get_attr("f").name)
+            inner = {id(inside): refs[id(outside)] for inside, outside in zip(body.inputs, op.inputs, strict=True)}
+            ends[op] = _write_out(body, inner, before | waited, nodes)
+            for inside, outside in zip(body.outputs, op.outputs, strict=True):
+                refs[id(outside)] = inner[id(inside)]
+            effects |= ends[op]
+            continue
+        outputs = tuple(Ref() for _ in op.outputs)
+        refs.update((id(tensor), ref) for tensor, ref in zip(op.outputs, outputs, strict=True))
+        if has_effect(op):
+            waited |= before
+        nodes.append(Node(op, tuple(refs[id(tensor)] for tensor in op.inputs), outputs, waited))
+        ends[op] = frozenset((len(nodes) - 1,))
+        if has_effect(op):
+            effects.add(len(nodes) - 1)
+    return frozenset(effects)
+
+
+def _ordered(graph: Any) -> list[Any]:
+    """The operations of a graph, each after those that it needs: read from a definition, they come in any order."""
+    done: set[Any] = set()
+    ordered: list[Any] = []
+    for root in graph.get_operations():
+        stack = [root]
+        while stack:
+            op = stack[-1]
+            if op in done:
+                stack.pop()
+                continue
+            waits = [other for other in (*(tensor.op for tensor in op.inputs), *op.control_inputs) if other not in done]
+            if waits:
+                stack.extend(waits)
+            else:
+                done.add(op)
+                ordered.append(op)
+                stack.pop()
+    return ordered
+
+
+def _needed(nodes: list[Node], outputs: Iterable[Ref]) -> tuple[Node, ...]:
+    """The nodes that outputs or effects need, with their numbers anew."""
+    wanted = set(outputs)
+    waited: set[int] = set()
+    kept: list[int] = []
+    for number in range(len(nodes) - 1, -1, -1):
+        node = nodes[number]
+        if has_effect(node.op) or number in waited or any(ref in wanted for ref in node.outputs):
+            kept.append(number)
+            wanted.update(node.inputs)
+            waited |= node.before
+    new = {number: index for index, number in enumerate(reversed(kept))}
+    return tuple(
+        Node(
+            nodes[number].op,
+            nodes[number].inputs,
+            nodes[number].outputs,
+            frozenset(new[each] for each in nodes[number].before),
+        )
+        for number in reversed(kept)
+    )

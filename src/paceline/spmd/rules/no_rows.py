@@ -1,0 +1,46 @@
+"""Operations of TensorFlow that go wrong on a rank that has no row, and how they are built there.
+
+Found by running every operation of Keras's steps with no row (`tests/spmd/test_rules.py`); most do what one expects.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.spmd.decisions import Build, Decision, Operation
+from paceline.spmd.placements import Sharded
+
+
+def zeros(decision: Decision) -> Build:
+    """For sums over rows that leave memory as they find it if there is nothing to sum."""
+    del decision
+
+    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
+        has_rows = builder.num_own_rows() > 0
+        return [tf.where(has_rows, output, tf.zeros_like(output)) for output in builder.copied(op, inputs)]
+
+    return build
+
+
+def one_more_row(decision: Decision) -> Build:
+    """For operations that refuse empty tensors: with a row of zeros at the end, which is taken off again."""
+    needs = decision.needs
+    shards = [output.shard for output in decision.outputs]
+
+    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
+        longer = [
+            _with_zeros(tensor, need.dim) if isinstance(need, Sharded) else tensor
+            for tensor, need in zip(inputs, needs, strict=True)
+        ]
+        outputs = builder.copied(op, longer)
+        return [
+            output if shard is None else tf.gather(output, tf.range(tf.shape(output)[shard.dim] - 1), axis=shard.dim)
+            for output, shard in zip(outputs, shards, strict=True)
+        ]
+
+    return build
+
+
+def _with_zeros(tensor: Any, dim: int) -> Any:
+    paddings = [[0, 1 if axis == dim else 0] for axis in range(tensor.shape.rank)]
+    return tf.pad(tensor, paddings)

@@ -1,0 +1,43 @@
+"""All rules, and the one way to ask them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from paceline.spmd import contents
+from paceline.spmd.decisions import Decision, Operation
+from paceline.spmd.placements import R, Spec, known_content, new_dims
+from paceline.spmd.rules import entrywise, lists, moves, products, reductions, shapes
+from paceline.spmd.rules.rule import Rule
+
+RULES: dict[str, Rule] = {
+    **entrywise.TABLE,
+    **products.TABLE,
+    **reductions.TABLE,
+    **moves.TABLE,
+    **shapes.TABLE,
+    **lists.TABLE,
+}
+"""Types of operations, and their rules. What is not here gets whole tensors."""
+
+
+def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
+    """How `op` runs on a rank: as its rule says, else on whole tensors."""
+    rule = RULES.get(op.type)
+    decision = lists.of_lists(op, specs) if any(spec.element is not None for spec in specs) else None
+    if decision is None and rule is not None:
+        decision = rule(op, specs)
+    if decision is None:
+        decision = Decision(tuple(R for _ in specs), tuple(_static(op, index) for index in range(len(op.outputs))))
+    if any(spec.placement == R and spec.content is None for spec in decision.outputs):
+        found = contents.evaluated(op, [spec.content if spec.placement == R else None for spec in specs])
+        outputs = tuple(
+            replace(spec, content=known_content(content)) if spec.placement == R and spec.content is None else spec
+            for spec, content in zip(decision.outputs, found, strict=True)
+        )
+        decision = Decision(decision.needs, outputs, decision.build, decision.also)
+    return decision
+
+
+def _static(op: Operation, index: int) -> Spec:
+    shape = op.outputs[index].shape
+    return Spec(R, new_dims(None if shape.rank is None else shape.as_list(), op.name))

@@ -1,0 +1,40 @@
+"""What a divided step (`spmd/`) sends, over a strategy's collectives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.strategy.graph_collectives import GraphCollectives
+
+
+class StepMessages:
+    """`spmd.messages.Messages` over the collectives of one rank.
+
+    Args:
+        rank: This rank.
+        size: The ranks.
+        collectives: In graphs, in one order on all ranks.
+    """
+
+    def __init__(self, rank: int, size: int, collectives: GraphCollectives) -> None:
+        self.rank = rank
+        self.size = size
+        self._collectives = collectives
+
+    def sum(self, addends: Sequence[Any]) -> list[Any]:
+        """See `Messages.sum`."""
+        return self._collectives.all_reduce(addends)
+
+    def gather(self, parts: Sequence[tuple[Any, int]]) -> list[Any]:
+        """See `Messages.gather`; one message for each tensor."""
+        return [_with_first(dim, self._collectives.all_gather, tensor) for tensor, dim in parts]
+
+
+def _with_first(dim: int, function: Any, tensor: Any) -> Any:
+    """What `function` makes of a tensor of which `dim` is first; `dim` is where it was again."""
+    if dim == 0:
+        return function(tensor)
+    order = [dim, *(axis for axis in range(tensor.shape.rank) if axis != dim)]
+    back = [order.index(axis) for axis in range(tensor.shape.rank)]
+    return tf.transpose(function(tf.transpose(tensor, order)), back)

@@ -1,0 +1,282 @@
+"""Keras's own step, divided by rules: the ranks have one worker's numbers, and send few messages."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers, ops
+from tests.spmd.ranks import Step, assert_as_one_worker
+
+_RNG = np.random.default_rng(0)
+ROWS = 7
+FEATURES = _RNG.standard_normal((ROWS, 6))
+LABELS = _RNG.integers(0, 3, ROWS)
+IMAGES = _RNG.random((ROWS, 8, 8, 3))
+SERIES = _RNG.standard_normal((ROWS, 5, 4))
+WORDS = _RNG.integers(0, 20, (ROWS, 6))
+TARGETS = _RNG.random((ROWS, 1))
+POINTS = _RNG.random((ROWS, 3))
+YES_OR_NO = _RNG.integers(0, 2, (ROWS, 1)).astype("float64")
+
+DIVISIONS = ((4, 3), (2, 5, 0))
+
+
+@pytest.fixture(autouse=True)
+def _in_double_precision() -> Any:
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    yield
+    keras.config.set_floatx(before)
+
+
+def _step(
+    make: Callable[[], keras.Model],
+    loss: Callable[[], Any] = lambda: keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    optimizer: Callable[[], Any] = lambda: keras.optimizers.Adam(0.01),
+    metrics: Sequence[Callable[[], Any]] = (),
+) -> Callable[[], Step]:
+    """Makes the step with which `fit` trains the model."""
+
+    def build() -> Step:
+        keras.utils.set_random_seed(3)
+        model = make()
+        model.compile(optimizer(), loss(), metrics=[metric() for metric in metrics])
+        model.optimizer.build(model.trainable_variables)
+        return Step(lambda *batch: model.train_step(batch), lambda: model.variables)
+
+    return build
+
+
+def _sequential(*parts: Callable[[], Any], shape: tuple[int, ...] = (6,)) -> Callable[[], keras.Model]:
+    return lambda: keras.Sequential([keras.Input(shape), *(part() for part in parts)])
+
+
+def _dense(units: int = 3, activation: str | None = None) -> Callable[[], Any]:
+    return lambda: layers.Dense(units, activation=activation)
+
+
+def _layer(function: Callable[[Any], Any]) -> Callable[[], Any]:
+    return lambda: layers.Lambda(function)
+
+
+def _perceptron(units: int = 3, activation: str | None = None) -> Callable[[], keras.Model]:
+    return _sequential(_dense(5, "relu"), _dense(units, activation))
+
+
+class _SumOfSquares(keras.losses.Loss):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return ops.sum(ops.square(y_true - y_pred))
+
+
+def _pairs_of_rows(y_true: Any, y_pred: Any) -> Any:
+    """A contrastive loss: each row against all others."""
+    scores = ops.matmul(y_pred, ops.transpose(y_true))
+    return ops.mean(ops.logsumexp(scores, axis=1) - ops.diagonal(scores))
+
+
+class _AddsLosses(layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        self.add_loss(ops.sum(ops.square(inputs)) * 0.01)
+        self.add_loss(ops.mean(ops.abs(inputs), axis=-1))
+        return inputs
+
+
+class _Noise(layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        noise = tf.random.normal(tf.shape(inputs), dtype=inputs.dtype)
+        return inputs + noise + tf.random.uniform([6], dtype=inputs.dtype, seed=3)
+
+
+class _Codebook(layers.Layer):
+    def build(self, shape: Any) -> None:
+        self.codes = self.add_weight(shape=(shape[-1], 4), initializer="random_normal")
+        self.counts = self.add_weight(shape=(4,), initializer="ones", trainable=False)
+
+    def call(self, inputs: Any) -> Any:
+        distances = ops.sum(ops.square(self.codes), 0) - 2 * ops.matmul(inputs, self.codes)
+        chosen = ops.one_hot(ops.argmin(distances, 1), 4, dtype=inputs.dtype)
+        self.counts.assign(0.9 * self.counts + 0.1 * ops.sum(chosen, 0))
+        code = ops.matmul(chosen, ops.transpose(self.codes))
+        self.add_loss(ops.mean(ops.square(code - ops.stop_gradient(inputs))))
+        return inputs + ops.stop_gradient(code - inputs)
+
+
+class GradientPenalty(keras.Model):
+    def train_step(self, data: Any) -> dict[str, Any]:
+        inputs, targets = data
+        with tf.GradientTape() as tape:
+            with tf.GradientTape() as inner:
+                inner.watch(inputs)
+                predictions = self(inputs, training=True)
+            gradient = inner.gradient(predictions, inputs)
+            penalty = tf.reduce_mean(tf.square(tf.norm(gradient, axis=1) - 1))
+            loss = self.compute_loss(inputs, targets, predictions) + penalty
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+def _penalized() -> keras.Model:
+    inputs = keras.Input((6,))
+    return GradientPenalty(inputs, layers.Dense(1)(layers.Dense(5, activation="tanh")(inputs)))
+
+
+def _attention() -> keras.Model:
+    inputs = keras.Input((5, 4))
+    hidden = layers.MultiHeadAttention(2, 3, dropout=0.1)(inputs, inputs)
+    hidden = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(inputs + hidden))
+    return keras.Model(inputs, layers.Dense(3)(hidden))
+
+
+def _clipped() -> Any:
+    return keras.optimizers.Adam(0.01, global_clipnorm=1.0)
+
+
+ONE_MESSAGE = {
+    "perceptron": (
+        FEATURES,
+        LABELS,
+        _step(
+            _sequential(_dense(5, "relu"), lambda: layers.Dropout(0.3), _dense()),
+            optimizer=_clipped,
+            metrics=[lambda: "accuracy"],
+        ),
+    ),
+    "attention": (SERIES, LABELS, _step(_attention, optimizer=lambda: keras.optimizers.AdamW(0.01))),
+    "lstm": (SERIES, LABELS, _step(_sequential(lambda: layers.LSTM(6), _dense(), shape=(5, 4)))),
+    "masked recurrent layers": (
+        WORDS,
+        LABELS,
+        _step(
+            _sequential(
+                lambda: layers.Embedding(20, 4, mask_zero=True),
+                lambda: layers.Bidirectional(layers.LSTM(3, return_sequences=True)),
+                lambda: layers.GRU(4),
+                _dense(),
+            )
+        ),
+    ),
+    "loss of one number": (FEATURES, TARGETS, _step(_perceptron(1), _SumOfSquares)),
+    "add_loss": (FEATURES, LABELS, _step(_sequential(_AddsLosses, _dense()))),
+    "tf.random": (FEATURES, LABELS, _step(_sequential(_Noise, _dense()))),
+    "codebook": (FEATURES, LABELS, _step(_sequential(_Codebook, _dense()))),
+    "crossed features": (
+        FEATURES,
+        LABELS,
+        _step(_sequential(_dense(4), _layer(lambda x: ops.reshape(x[:, :, None] * x[:, None, :], (-1, 16))), _dense())),
+    ),
+    "repeated rows": (
+        FEATURES,
+        LABELS,
+        _step(
+            _sequential(
+                lambda: layers.RepeatVector(3),
+                lambda: layers.SimpleRNN(4, return_sequences=True),
+                lambda: layers.TimeDistributed(layers.Dense(3)),
+                lambda: layers.GlobalMaxPooling1D(),
+            )
+        ),
+    ),
+    "spectral normalization": (
+        FEATURES,
+        LABELS,
+        _step(_sequential(lambda: layers.SpectralNormalization(layers.Dense(4)), _dense())),
+    ),
+}
+"""Models whose steps send their gradients, metrics and losses at once, and nothing else."""
+
+MORE_MESSAGES = {
+    "convolutions": (
+        IMAGES,
+        LABELS,
+        _step(
+            _sequential(
+                lambda: layers.SeparableConv2D(4, 3),
+                lambda: layers.BatchNormalization(),
+                lambda: layers.MaxPooling2D(),
+                lambda: layers.Conv2DTranspose(3, 2, strides=2),
+                lambda: layers.UpSampling2D(),
+                lambda: layers.Flatten(),
+                _dense(),
+                shape=(8, 8, 3),
+            )
+        ),
+    ),
+    "pairs of rows": (FEATURES, POINTS, _step(_perceptron(), lambda: _pairs_of_rows)),
+    "metrics": (
+        FEATURES,
+        YES_OR_NO,
+        _step(
+            _perceptron(1, "sigmoid"),
+            lambda: "binary_crossentropy",
+            metrics=[keras.metrics.AUC, keras.metrics.Precision, keras.metrics.F1Score],
+        ),
+    ),
+    "gradient penalty": (FEATURES, TARGETS, _step(_penalized, lambda: "mse")),
+    "map_fn": (
+        FEATURES,
+        LABELS,
+        _step(_sequential(_layer(lambda x: tf.map_fn(lambda row: row * tf.reduce_sum(row), x)), _dense())),
+    ),
+    "cond on all rows": (
+        FEATURES,
+        LABELS,
+        _step(_sequential(_layer(lambda x: tf.cond(tf.reduce_mean(x) > 0, lambda: x * 2, lambda: x - 1)), _dense())),
+    ),
+    "loop with a mean of all rows": (
+        FEATURES,
+        LABELS,
+        _step(
+            _sequential(
+                _layer(
+                    lambda x: tf.while_loop(
+                        lambda turn, _: turn < 3,
+                        lambda turn, value: (turn + 1, value * 1.1 + tf.reduce_mean(value, 0)),
+                        [0, x],
+                    )[1]
+                ),
+                _dense(),
+            )
+        ),
+    ),
+    "two views of a batch": (
+        FEATURES,
+        LABELS,
+        _step(
+            _sequential(_layer(lambda x: tf.reduce_mean(tf.reshape(tf.concat([x, x * 2], 0), [2, -1, 6]), 0)), _dense())
+        ),
+    ),
+    "named batch size": (
+        FEATURES,
+        LABELS,
+        _step(_sequential(_layer(lambda x: tf.reshape(x, [ROWS, 6]) * tf.ones([ROWS, 1], x.dtype)), _dense())),
+    ),
+    "shuffled rows": (
+        FEATURES,
+        LABELS,
+        _step(
+            _sequential(
+                _layer(lambda x: tf.random.shuffle(x, seed=1) + tf.gather(x, tf.range(tf.shape(x)[0])[::-1])), _dense()
+            )
+        ),
+    ),
+}
+"""Models whose steps need all rows somewhere."""
+
+
+@pytest.mark.parametrize("counts", DIVISIONS)
+@pytest.mark.parametrize("name", ONE_MESSAGE)
+def test_a_step_with_one_message(name: str, counts: tuple[int, ...]) -> None:
+    inputs, targets, make = ONE_MESSAGE[name]
+    sent = assert_as_one_worker(make, [inputs, targets], counts)
+    assert sent == ["sum"]
+
+
+@pytest.mark.parametrize("counts", DIVISIONS)
+@pytest.mark.parametrize("name", MORE_MESSAGES)
+def test_a_step_that_needs_all_rows(name: str, counts: tuple[int, ...]) -> None:
+    inputs, targets, make = MORE_MESSAGES[name]
+    # Where a normalization divides by a deviation of nearly nothing, rounding grows.
+    assert_as_one_worker(make, [inputs, targets], counts, limit=1e-8 if name == "convolutions" else 1e-9)
