@@ -87,6 +87,34 @@ _REPEATED: dict[str, tuple[list[int], Callable[[Any], Any]]] = {
 }
 
 
+@case
+def finite_repeats_are_read_to_their_ends() -> dict[str, list[list[float]]]:
+    """By pipeline, rows in their order: those of three epochs, and then the script's first ones."""
+    found: dict[str, list[list[float]]] = {}
+    for name, again in _READ_TO_THEIR_ENDS.items():
+        data, model = again(_shuffled()), _linear()
+        ends = [len(list(again(_shuffled())))]
+        rows: list[float] = []
+        keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda _, logs, rows=rows: rows.append(logs["loss"]))
+        model.fit(data, epochs=3, verbose=0, callbacks=[keep])
+        assert len(rows) == 3 * ends[0]
+        first = [float(x[0]) for x, _ in data.unbatch().take(10).as_numpy_iterator()]
+        found[name] = [[round(loss, 3) for loss in rows], first]
+    return found
+
+
+_READ_TO_THEIR_ENDS: dict[str, Callable[[Any], Any]] = {
+    "mapped": lambda rows: rows.map(lambda x, y: (x + 1.0, y)).repeat(2).batch(30),
+    "ends with a batch": lambda rows: rows.map(lambda x, y: (x + 1.0, y)).repeat(2).batch(20),
+    "chosen": lambda rows: rows.take(90).repeat(3).batch(40).prefetch(tf.data.AUTOTUNE),
+    "one stage": lambda rows: rows.repeat(2).batch(30),
+    "one stage over a shuffle": lambda rows: rows.shuffle(20).repeat(2).batch(30),
+    "repeated twice": lambda rows: rows.skip(1).repeat(2).repeat(2).batch(30),
+    "shuffled again": lambda rows: rows.map(lambda x, y: (x + 1.0, y)).repeat(2).shuffle(50).batch(30),
+    "cached below": lambda rows: rows.cache().shuffle(100).skip(1).repeat(2).batch(30),
+}
+
+
 def _shuffled() -> Any:
     tf.random.set_seed(7)
     rows = np.arange(100.0)[:, None]

@@ -1,5 +1,6 @@
 """A second `fit`, `evaluate` or `predict`, on one worker and on several."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,28 @@ def test_a_second_fit_on_a_repeated_shuffle_resumes_with_its_orders(tmp_path: Pa
     killed = run_workers(2, *snapshots, "--chaos", "kill:rank=1,step=26", script, folder=tmp_path, limit_seconds=200)
     assert "call 1 of fit had finished after step 18" in killed.output, killed.output
     assert _end_of(killed) == _end_of(undisturbed)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_whole_epochs_of_a_finite_repeat_have_the_orders_of_plain_keras(worlds: Worlds, size: int) -> None:
+    """A `repeat` that is read to its end has made an iterator more than it has repetitions: that drew no seed."""
+    case = "finite_repeats_are_read_to_their_ends"
+    [plain] = worlds.plain.run(SCRIPT, case).told
+    assert worlds.of(size).run(SCRIPT, case).same == plain
+
+
+def test_finite_repeats_go_on_with_their_orders_on_another_number_of_workers(tmp_path: Path) -> None:
+    """Each earlier iterator drew one seed, however often it repeats, in the `fit` that goes on and the one before."""
+    script = Path(__file__).with_name("finite_repeats_job.py")
+    undisturbed = run_workers(1, script, folder=tmp_path, limit_seconds=200)
+    snapshots = ("--snapshot-dir", str(tmp_path / "run"), "--snapshot-every", "2")
+    killed = run_workers(2, *snapshots, "--chaos", "kill:rank=1,step=37", script, folder=tmp_path, limit_seconds=200)
+    assert killed.code != 0, killed.output
+    resumed = run_workers(1, *snapshots, script, folder=tmp_path, limit_seconds=200)
+    assert "call 1 of fit had finished after step 24" in resumed.output, resumed.output
+    assert "resuming from the snapshot of step 3" in resumed.output, resumed.output
+    numbers, expected = (json.loads(_end_of(ended)) for ended in (resumed, undisturbed))
+    assert numbers == pytest.approx(expected, rel=1e-9)
 
 
 def _end_of(ended: Ended) -> str:

@@ -723,6 +723,36 @@ def files_and_rows_shuffled() -> Any:
     return told(model)
 
 
+def _in_two_fits(make: Callable[[Any], Any]) -> Callable[[], Any]:
+    """Rows in orders of shuffles, more of which than a snapshot takes: they are read again."""
+
+    def two_fits() -> Any:
+        features, labels = rows()
+        wide = tf.data.Dataset.from_tensor_slices((np.repeat(features, 500, axis=1), labels))
+        data, model = make(wide).map(lambda x, y: (x[::500], y)).batch(BATCH), model_of()
+        fit(model, data, epochs=3)
+        fit(model, data, epochs=2)
+        return told(model)
+
+    return two_fits
+
+
+def _captured(wide: Any) -> Any:
+    some = wide.shuffle(ROWS).take(40)
+    return tf.data.Dataset.range(3).flat_map(lambda _: some)
+
+
+JOBS.update(
+    repeats_in_two_fits=_in_two_fits(lambda wide: wide.shuffle(ROWS).repeat(2)),
+    repeats_of_unknown_length_in_two_fits=_in_two_fits(
+        lambda wide: wide.shuffle(ROWS).filter(lambda x, _: x[0] > -1).repeat(2)
+    ),
+    joined_in_two_fits=_in_two_fits(lambda wide: wide.shuffle(ROWS).concatenate(wide.shuffle(ROWS))),
+    orders_cached_in_two_fits=_in_two_fits(lambda wide: wide.shuffle(ROWS).cache()),
+    captured_in_two_fits=_in_two_fits(_captured),
+)
+
+
 @job
 def rows_by_index_in_two_fits() -> Any:
     """Epochs of one source, whoever reads them: two fits, validations, an evaluation, and repeated data."""

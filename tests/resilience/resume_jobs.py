@@ -32,6 +32,12 @@ DEATHS = {
     **PHASES,
     "py_dataset_in_two_fits": [("step", 2 * STEPS + 1), ("step", 2)],  # before the second one's first snapshot, and on
     "files_and_rows_shuffled": [("step", STEPS + 2), ("step", 2 * STEPS + 1)],
+    # In the second epoch of each fit.
+    "repeats_in_two_fits": [("step", 25 + 5), ("step", 2 * 25 - 5 + 25 + 5)],
+    "repeats_of_unknown_length_in_two_fits": [("step", STEPS + 15), ("step", 4 * STEPS + 2)],
+    "joined_in_two_fits": [("step", 25 + 5), ("step", 2 * 25 - 5 + 25 + 5)],
+    "orders_cached_in_two_fits": [("step", STEPS + 5), ("step", 2 * STEPS - 5 + STEPS + 5)],
+    "captured_in_two_fits": [("step", 15 + 5), ("step", 2 * 15 - 5 + 15 + 5)],
     # In the first fit's second epoch, in its validation, and in the second fit, whose data repeat in mid epoch.
     "rows_by_index_in_two_fits": [("step", STEPS + 5), ("told in test", 1), ("step", STEPS + 4), ("told", 4)],
     "py_dataset_shuffled_at_both_ends": [("told", STEPS), ("told in test", 1), ("step", 5)],

@@ -21,23 +21,27 @@ import tensorflow as tf
 
 from paceline.data import compat
 from paceline.data.seed_draws import SeedDraws, draws_of
+from paceline.data.shuffles import captures_dataset, has_orders
 from paceline.data.stages import BATCHES, in_order_of, is_order
 from paceline.data.staying_maps import MAPS
 
 Counting = Callable[[int], Counter[int]]
 """From the number of elements that are asked of a stage to the draws of each generator; for 0, it is not read."""
 
-_BELOW_FOUND = frozenset(
+_MAKE_ONE_ITERATOR = frozenset(
     [
-        *("AssertCardinality", "DenseToRagged", "Filter", "FixedLengthRecordDatasetV2", "FlatMap", "Interleave"),
-        *("PaddedBatch", "ParallelInterleave", "Range", "Tensor", "TensorSlice", "TextLineDatasetV2"),
-        *("TFRecordDatasetV2", "Unbatch"),
+        *("AssertCardinality", "DenseToRagged", "Filter", "FlatMap", "Interleave", "PaddedBatch", "ParallelInterleave"),
+        "Unbatch",
     ]
 )
-"""Kinds of stages that make one iterator over each source, and read nobody knows how much of it."""
+"""Kinds of stages that make one iterator over their source, and read nobody knows how much of it."""
 
 _AHEAD_OF_MAP = 1
 """A parallel map computes as many elements as it has calls, and has the next one at hand."""
+
+
+_NONE: Counter[int] = Counter()
+_ENDLESS = 1 << 62
 
 
 class _UnknownStageError(Exception):
@@ -46,6 +50,9 @@ class _UnknownStageError(Exception):
 
 class ScriptsDraws:
     """Stands in where a reading draws from the script's own generators, or there are none."""
+
+    are_counted = False
+    """Whether `go_on` and `pass_over` draw."""
 
     def begin(self) -> None:
         """A new iterator is about to be made."""
@@ -68,6 +75,8 @@ class OwnDraws(ScriptsDraws):
         shuffles: A shuffle of the script for each of its generators, by the identity of that.
         own: The generators of the reading, likewise.
     """
+
+    are_counted = True
 
     def __init__(self, counting: Counting, shuffles: dict[int, Any], own: dict[int, compat.Seeds]) -> None:
         self._counting = counting
@@ -106,7 +115,7 @@ class OwnDraws(ScriptsDraws):
         self._draw(self._all_of(batches))
 
     def _all_of(self, batches: Sequence[int]) -> Counter[int]:
-        return sum(map(self._counting, batches), Counter())
+        return sum(map(self._counting, batches), _NONE)
 
     def _draw(self, more: Counter[int]) -> None:
         for key, number in more.items():
@@ -197,14 +206,24 @@ def _counting(one: Any) -> Counting:
         _UnknownStageError: nobody can.
     """
     kind, sources = compat.kind_of(one), compat.inputs_of(one)
-    if kind == "Repeat":
+    if captures_dataset(one):
+        raise _UnknownStageError
+    if not has_orders(one):
+        return _nothing
+    if kind == "Repeat" and not compat.is_left_out(one):
         return _repeated(one, sources[0])
     below = _sum([_counting(source) for source in sources])
+    return below if compat.is_left_out(one) else _of_stage(one, kind, below)
+
+
+def _of_stage(one: Any, kind: str, below: Counting) -> Counting:
     if kind == "Shuffle" and compat.has_shared_seeds(one):
         return _shuffled(one, below)
     if kind in ("Zip", "Options"):
         return below
     if kind in ("Take", "Skip") and (count := int(compat.count_of(one))) >= 0:
+        if not count:
+            return _nothing
         return _more(below, (lambda n: min(n, count)) if kind == "Take" else (lambda n: n + count))
     if kind in MAPS:
         ahead = _calls_of(one) + _AHEAD_OF_MAP if kind == "ParallelMap" or _becomes_parallel(one) else 0
@@ -215,40 +234,73 @@ def _counting(one: Any) -> Counting:
     if kind == "Prefetch":
         elements = max(compat.read_ahead_of(one), 1)
         return _more(below, lambda number: number + elements)
-    if kind not in _BELOW_FOUND or any(compat.kind_of(stage) == "Repeat" for stage in compat.with_sources(one)):
+    if kind not in _MAKE_ONE_ITERATOR or any(compat.kind_of(stage) == "Repeat" for stage in compat.with_sources(one)):
         raise _UnknownStageError
     return below  # the number does not matter: there is no repetition
 
 
 def _repeated(one: Any, source: Any) -> Counting:
-    count, rows, below = int(compat.count_of(one)), int(source.cardinality()), _counting(source)
-    is_endless = count < 0
-    if not below(1):
-        return below
+    count, below = int(compat.count_of(one)), _counting(source)
+    if count == 0:
+        return _nothing
+    rows = int(source.cardinality())
     if rows <= 0:
         raise _UnknownStageError
+    while compat.is_left_out(source):
+        [source] = compat.inputs_of(source)
+    repetitions = count if count > 0 else _ENDLESS
+    if compat.kind_of(source) == "Shuffle":
+        return _shuffled_and_repeated(source, rows, repetitions)
+    over = _repetitions(below, rows, repetitions)
+    # TensorFlow makes the iterator over another repetition before it looks whether there is to be one.
+    return lambda number: over(number) + (_NONE if 0 < number <= repetitions * rows else below(0))
+
+
+def _shuffled_and_repeated(shuffle: Any, rows: int, repetitions: int) -> Counting:
+    """TensorFlow makes one stage of both: its buffer is filled with rows of the next repetition, too."""
+    [source] = compat.inputs_of(shuffle)
+    below, own, elements = _counting(source), _own_of(shuffle), compat.shuffle_buffer_of(shuffle) or 1
+    if below(1) and elements > 2 * rows:  # it stops filling where it holds rows of several repetitions
+        raise _UnknownStageError
+    over = _repetitions(below, rows, repetitions)
 
     def counted(number: int) -> Counter[int]:
-        begun = -(-number // rows)
-        begun = begun if is_endless else max(1, min(begun, count))
-        if not begun:
-            return Counter()
-        whole = below(rows)
-        rest = below(min(number - (begun - 1) * rows, rows))
-        return Counter({key: (begun - 1) * whole[key] + rest[key] for key in whole})
+        begun = max(1, min(-(-number // rows), repetitions))
+        return _times(begun, own) + (over(number - 1 + elements) if number else _NONE)
+
+    return counted
+
+
+def _repetitions(below: Counting, rows: int, repetitions: int) -> Counting:
+    """A repetition is over when an element behind its last one is asked for."""
+
+    def counted(number: int) -> Counter[int]:
+        over = min(max(number - 1, 0) // rows, repetitions)
+        return _times(over, below(rows + 1)) + (below(number - over * rows) if number and over < repetitions else _NONE)
 
     return counted
 
 
 def _shuffled(one: Any, below: Counting) -> Counting:
-    own = Counter([id(compat.seeds_of(one))] if compat.is_reshuffled(one) else [])
-    elements = compat.shuffle_buffer_of(one) or 1
+    own, elements = _own_of(one), compat.shuffle_buffer_of(one) or 1
     # Its source has no iterator before the first element is asked for, and then fills the buffer.
-    return lambda number: own + (below(number - 1 + elements) if number else Counter())
+    return lambda number: own + (below(number - 1 + elements) if number else _NONE)
+
+
+def _own_of(shuffle: Any) -> Counter[int]:
+    return Counter([id(compat.seeds_of(shuffle))] if compat.is_reshuffled(shuffle) else [])
+
+
+def _times(number: int, draws: Counter[int]) -> Counter[int]:
+    return Counter({key: number * each for key, each in draws.items()})
+
+
+def _nothing(_: int) -> Counter[int]:
+    return _NONE
 
 
 def _sum(parts: list[Counting]) -> Counting:
-    return lambda number: sum((part(number) for part in parts), Counter())
+    return lambda number: sum((part(number) for part in parts), _NONE)
 
 
 def _more(below: Counting, asked: Callable[[int], int]) -> Counting:

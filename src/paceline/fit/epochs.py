@@ -231,6 +231,7 @@ class _Distributor:
         if not isinstance(self._strategy, SynchronousStrategy):
             if isinstance(by_index := divided(dataset), IndexDivision):  # to know its position
                 dataset = local_batches(dataset, 0, 1, division=by_index)
+            dataset = self._with_own_draws(dataset)
             dealt = self._strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
             return dealt if is_stream else self._with_early_epochs(dataset, dealt, None)
         group = self._strategy.group

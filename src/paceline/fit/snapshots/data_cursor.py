@@ -17,7 +17,6 @@ from typing import Any
 
 import keras
 
-from paceline.data.shuffles import draw_as_iterators
 from paceline.data.streams import num_read_behind
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
@@ -33,7 +32,7 @@ from paceline.fit.snapshots.data_position import (
     SourceState,
     path_of,
 )
-from paceline.fit.snapshots.data_replay import Replaying, begin_at, read_stream_again, skip_batches_later
+from paceline.fit.snapshots.data_replay import Replaying, begin_at, draw_again, read_stream_again, skip_batches_later
 from paceline.resilience.object_state import Frozen, Tensors, encode, frozen
 from paceline.resilience.parts import Part, Scope
 from paceline.resilience.random_generators import capture_generators as capture_random
@@ -178,8 +177,10 @@ class DataCursor:
         adapter = self._epochs.data_adapter
         if isinstance(adapter, compat.GeneratorDataAdapter):
             return read_stream_again(self._epochs.stream, dataset, before, current, self._is_chief)
-        draw_as_iterators(self._epochs._distributed_dataset, before)
-        self._epochs.draws.go_on(target.cursor.batches)
+        if self._epochs.draws.are_counted:
+            self._epochs.draws.go_on(target.cursor.batches)
+        else:
+            draw_again(self._epochs._distributed_dataset, before, self._is_chief)
         if isinstance(adapter, compat.PyDatasetAdapter) and adapter.enqueuer is None:
             begin_at(adapter, current)
             current = 0
@@ -280,8 +281,10 @@ class DataCursor:
             )
             return
         if self._epochs.reading is None:  # numbers of epochs are with the generators
-            draw_as_iterators(self._epochs._distributed_dataset, list(batches))
-            self._epochs.draws.pass_over(batches)
+            if self._epochs.draws.are_counted:
+                self._epochs.draws.pass_over(batches)
+            else:
+                draw_again(self._epochs._distributed_dataset, batches, self._is_chief)
 
     def _now(self) -> Begin:
         tensors: Tensors = {}

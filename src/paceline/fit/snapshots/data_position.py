@@ -24,7 +24,7 @@ from paceline.data.iterator_state import (
     restore_iterator,
 )
 from paceline.data.local_batches import WHOLE, form_of
-from paceline.data.shuffles import shuffled_again
+from paceline.data.shuffles import shuffles_made_later
 from paceline.fit import compat
 from paceline.fit.dealing.worker_data import WorkerData
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
@@ -158,7 +158,7 @@ class SavedIterator:
         Later, even before the first step, a prefetch may have read some of its shuffles to their end.
         """
         if self._may_have_state and (state := self._read(fresh)) is not None:
-            self._num_shuffles = num_shuffles(state) + len(shuffled_again(self._epochs._distributed_dataset))
+            self._num_shuffles = num_shuffles(state) + len(shuffles_made_later(self._epochs._distributed_dataset))
 
     def warn_if_unseeded(self) -> None:
         """Says so if a shuffle could not be repeated."""

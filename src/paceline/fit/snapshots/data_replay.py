@@ -10,6 +10,7 @@ from types import GeneratorType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from paceline.data.shuffles import draw_as_iterators, draws_as_read
 from paceline.fit.enqueuers import PresentItems
 from paceline.resilience.random_generators import capture_generators, restore_generators
 
@@ -73,6 +74,22 @@ class Replaying:
                     self._num_read,
                     self._total,
                 )
+
+
+def draw_again(dataset: Any, batches: Sequence[int], is_chief: bool) -> None:
+    """Leaves the shuffles of `dataset` as they are after iterators from which so many `batches` each have been read.
+
+    They are read only where it depends on that which seeds have been drawn, each up to one batch behind those that
+    steps have taken: TensorFlow reads ahead, and finds the end of the data there.
+    """
+    if not draws_as_read(dataset):
+        draw_as_iterators(dataset, batches)
+        return
+    progress, after = Replaying(sum(batches), is_chief), capture_generators()
+    for num_batches in batches:
+        iterator = iter(dataset)
+        progress.read(iterator, num_batches + 1 if num_batches else 0)
+    restore_generators(after)
 
 
 def read_stream_again(stream: Any, dataset: Any, before: Sequence[int], current: int, is_chief: bool) -> Any:
