@@ -20,7 +20,7 @@ import keras
 import tensorflow as tf
 
 def decode(number):
-    return tf.reduce_sum(tf.random.stateless_uniform([50_000], [number, 1]))[tf.newaxis], [0.0]
+    return tf.reduce_sum(tf.random.stateless_uniform([200_000], [number, 1]))[tf.newaxis], [0.0]
 
 def wait(value):
     time.sleep(0.1)  # what a step of this model costs: behind the cache, training waits for the model
@@ -35,7 +35,7 @@ class Script(keras.callbacks.Callback):
         raise SystemExit("a profile calls none of the script's callbacks")
 
 print("the script runs", sys.argv[1:])
-rows = tf.data.Dataset.range(1000).map(decode).shuffle(2)
+rows = tf.data.Dataset.range(100).map(decode).shuffle(2)
 model = keras.Sequential([Slow(trainable=False), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(rows.batch(10), epochs=3, callbacks=[Script()])

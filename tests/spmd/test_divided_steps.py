@@ -26,10 +26,12 @@ DIVISIONS = ((4, 3), (2, 5, 0))
 
 @pytest.fixture(autouse=True)
 def _in_double_precision() -> Any:
-    before = keras.config.floatx()
+    before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
     yield
-    keras.config.set_floatx(before)
+    keras.config.set_floatx(before[0])
+    keras.config.set_dtype_policy(before[1])
 
 
 def _step(

@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.left_out import is_left_out
 from paceline.data.seed_draws import SeedDraws, draws_of
 from paceline.data.shuffles import captures_dataset, has_orders
 from paceline.data.stages import BATCHES, in_order_of, is_order
@@ -210,10 +211,10 @@ def _counting(one: Any) -> Counting:
         raise _UnknownStageError
     if not has_orders(one):
         return _nothing
-    if kind == "Repeat" and not compat.is_left_out(one):
+    if kind == "Repeat" and not is_left_out(one):
         return _repeated(one, sources[0])
     below = _sum([_counting(source) for source in sources])
-    return below if compat.is_left_out(one) else _of_stage(one, kind, below)
+    return below if is_left_out(one) else _of_stage(one, kind, below)
 
 
 def _of_stage(one: Any, kind: str, below: Counting) -> Counting:
@@ -246,7 +247,7 @@ def _repeated(one: Any, source: Any) -> Counting:
     rows = int(source.cardinality())
     if rows <= 0:
         raise _UnknownStageError
-    while compat.is_left_out(source):
+    while is_left_out(source):
         [source] = compat.inputs_of(source)
     repetitions = count if count > 0 else _ENDLESS
     if compat.kind_of(source) == "Shuffle":

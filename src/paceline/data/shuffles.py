@@ -8,13 +8,13 @@ import tensorflow as tf
 from paceline.data.compat import (
     captured_by,
     inputs_of,
-    is_left_out,
     is_reshuffled,
     kind_of,
     share_seeds_of,
     shuffle_buffer_of,
     with_sources,
 )
+from paceline.data.left_out import is_left_out
 
 
 def with_shared_seeds(make: Callable[..., None]) -> Callable[..., None]:
