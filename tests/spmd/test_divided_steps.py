@@ -21,7 +21,7 @@ TARGETS = _RNG.random((ROWS, 1))
 POINTS = _RNG.random((ROWS, 3))
 YES_OR_NO = _RNG.integers(0, 2, (ROWS, 1)).astype("float64")
 
-DIVISIONS = ((4, 3), (2, 5, 0))
+DIVISIONS = (pytest.param((4, 3), marks=pytest.mark.proof), (2, 5, 0))
 
 
 @pytest.fixture(autouse=True)

@@ -78,7 +78,8 @@ def _step(names: list[str], end: str) -> Step:
     return Step(run, lambda: [kernel, total])
 
 
-@settings(deadline=None)
+# An example traces and divides a step for each rank, and one more.
+@settings(max_examples=settings.default.max_examples // 5)
 @given(
     names=st.lists(st.sampled_from(sorted(_PARTS)), min_size=1, max_size=4),
     end=st.sampled_from(sorted(_ENDS)),

@@ -68,15 +68,17 @@ class Builder:
     # Sizes
 
     def _size_of(self, symbol: Symbol) -> Any:
-        if symbol in self._sizes:
-            return self._sizes[symbol]
-        if symbol in self._sources:
-            tensor, axis = self._sources[symbol]
-            self._sizes[symbol] = tf.shape(tensor, out_type=tf.int64)[axis]
-            return self._sizes[symbol]
-        if self._outer is None:
-            raise KeyError(symbol)
-        return self._outer._size_of(symbol)
+        builder: Builder | None = self
+        while symbol not in self._sizes:
+            if builder is None:
+                raise KeyError(symbol)
+            if symbol in builder._sizes:
+                self._sizes[symbol] = builder._sizes[symbol]
+            elif symbol in builder._sources:  # read in this graph: graphs beside it do not see what it makes
+                tensor, axis = builder._sources[symbol]
+                self._sizes[symbol] = tf.shape(tensor, out_type=tf.int64)[axis]
+            builder = builder._outer
+        return self._sizes[symbol]
 
     def learn(self, spec: Spec, tensor: Any) -> None:
         """Where a size that the trace leaves open is one of this tensor's, this is where it is read."""

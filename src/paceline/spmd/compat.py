@@ -51,7 +51,7 @@ def copied(op: Any, inputs: list[Any]) -> Any:
         op.type,
         inputs,
         dtypes=[output.dtype for output in op.outputs],
-        name=op.name.split("/")[-1],
+        name=op.name.split("/")[-1].lstrip("_-") or None,  # which only names within a scope may begin with
         attrs=attrs,
         op_def=op.op_def,
     )

@@ -26,6 +26,10 @@ LARGEST = 256
 """Entries of the longest tensor whose content is followed; shapes are far shorter."""
 
 
+_TYPES = (tf.int32, tf.int64, tf.bool)
+"""The types that hold sizes; of narrower ones, nothing is known."""
+
+
 def of_numbers(array: Any) -> Content:
     """The content of a constant."""
     array = np.asarray(array)
@@ -43,7 +47,7 @@ def evaluated(op: Operation, contents: Sequence["Content | None"]) -> list["Cont
     """The contents of the outputs of an operation on inputs with these contents; None where nothing is known."""
     nothing: list[Content | None] = [None] * len(op.outputs)
     evaluate = _EVALUATE.get(op.type)
-    if evaluate is None or not all(output.dtype.is_integer or output.dtype.is_bool for output in op.outputs):
+    if evaluate is None or not all(output.dtype in _TYPES for output in op.outputs):
         return nothing
     filled = [
         _unknown(each.shape) if content is None else content for content, each in zip(contents, op.inputs, strict=True)
@@ -55,7 +59,17 @@ def evaluated(op: Operation, contents: Sequence["Content | None"]) -> list["Cont
     except (_UnforeseenError, ValueError, IndexError):
         return nothing
     listed = results if isinstance(results, list) else [results]
-    return [each if each.size <= LARGEST else None for each in (np.asarray(each, dtype=object) for each in listed)]
+    return [
+        _held(np.asarray(each, dtype=object), output.dtype) if np.size(each) <= LARGEST else None
+        for each, output in zip(listed, op.outputs, strict=True)
+    ]
+
+
+def _held(content: Content, dtype: Any) -> Content:
+    """A content without the numbers that its type cannot hold: there TensorFlow computes modulo a power of two."""
+    least, most = (0, 1) if dtype.is_bool else (dtype.min, dtype.max)
+    keep = np.frompyfunc(lambda size: size if size.number is None or least <= size.number <= most else UNKNOWN, 1, 1)
+    return np.asarray(keep(content), dtype=object)
 
 
 class _UnforeseenError(Exception):
@@ -113,8 +127,6 @@ def _reduced(function: Callable[[Size, Size], Size], start: int) -> _Evaluate:
 def _cast(op: Operation, contents: Sequence[Content]) -> Content:
     if not (op.inputs[0].dtype.is_integer or op.inputs[0].dtype.is_bool):
         raise _UnforeseenError
-    if op.outputs[0].dtype not in (tf.int32, tf.int64, tf.bool):
-        raise _UnforeseenError  # which may be too small for a size
     if op.outputs[0].dtype.is_bool:
         return np.asarray(np.frompyfunc(lambda size: negated(equal(size, Size.of(0))), 1, 1)(contents[0]), dtype=object)
     return contents[0]
@@ -187,7 +199,10 @@ def _gather(op: Operation, contents: Sequence[Content]) -> Content:
 
 def _range(op: Operation, contents: Sequence[Content]) -> Content:
     del op
-    return of_numbers(np.arange(*(_number(content) for content in contents)))
+    numbers = range(*(_number(content) for content in contents))
+    if len(numbers) > LARGEST:
+        raise _UnforeseenError
+    return of_numbers(list(numbers))
 
 
 def _fill(op: Operation, contents: Sequence[Content]) -> Content:
@@ -232,7 +247,10 @@ def _concat_offsets(op: Operation, contents: Sequence[Content]) -> list[Content]
 
 def _tile(op: Operation, contents: Sequence[Content]) -> Content:
     del op
-    return np.tile(contents[0], _axes(contents[1]))
+    times = _axes(contents[1])
+    if contents[0].size * math.prod(times) > LARGEST:
+        raise _UnforeseenError
+    return np.tile(contents[0], times)
 
 
 def _inverted(op: Operation, contents: Sequence[Content]) -> Content:
@@ -310,7 +328,6 @@ _EVALUATE: dict[str, _Evaluate] = {
     "LogicalOr": _entrywise(of_two_numbers(lambda one, two: one or two)),
     "LogicalNot": _entrywise(negated),
     "SelectV2": _entrywise(chosen),
-    "Select": _entrywise(chosen),
     "Prod": _reduced(lambda one, two: one * two, 1),
     "Sum": _reduced(lambda one, two: one + two, 0),
     "All": _reduced(lambda one, two: of_two_numbers(lambda a, b: a and b)(one, two), 1),

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
+from paceline.spmd.decisions import Decision, Need, Operation, OutputLike, Rebuilt, own
 from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dims
 from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size
 
@@ -88,6 +88,8 @@ def decide(op: Operation, specs: Sequence[Spec], text: str, *, linear: Linear = 
     sizes = _sizes(rule, inputs, specs)
     width = max((sum(f.startswith(_ELLIPSIS) for f in factors) for factors in inputs), default=0)
     outputs = [_spread(operand.factors, width) for operand in rule.outputs]
+    if any(output.shape.rank not in (None, len(f)) for output, f in zip(op.outputs, outputs, strict=True)):
+        return None
     dims = [_output_dims(op, index, factors, sizes) for index, factors in enumerate(outputs)]
 
     if any(isinstance(spec.placement, Partial) for spec in specs):
@@ -105,6 +107,8 @@ def decide(op: Operation, specs: Sequence[Spec], text: str, *, linear: Linear = 
         return Decision(tuple(R for _ in specs), tuple(Spec(R, each) for each in dims))
     best: Decision | None = None
     for factor, shard in dict.fromkeys(shards):
+        if not all(factor in f or _can_be_added(o) for f, o in zip(outputs, op.outputs, strict=True)):
+            continue
         decision = _along(factor, shard.block, rule, inputs, outputs, dims, specs)
         if decision is not None and (best is None or _gathers(decision, specs) < _gathers(best, specs)):
             best = decision
@@ -113,6 +117,10 @@ def decide(op: Operation, specs: Sequence[Spec], text: str, *, linear: Linear = 
 
 def _divisible(factor: str) -> bool:
     return factor.startswith(_ELLIPSIS) or factor[0].islower()
+
+
+def _can_be_added(output: OutputLike) -> bool:
+    return bool(output.dtype.is_integer or output.dtype.is_floating or output.dtype.is_complex)
 
 
 def _gathers(decision: Decision, specs: Sequence[Spec]) -> int:
@@ -177,11 +185,9 @@ def broadcast(one: Size, two: Size) -> Size:
     return two if two.number is not None and two.number > 1 else UNKNOWN
 
 
-def _output_dims(op: Operation, index: int, factors: tuple[str, ...], sizes: dict[str, Size]) -> Dims | None:
+def _output_dims(op: Operation, index: int, factors: tuple[str, ...], sizes: dict[str, Size]) -> Dims:
     shape = op.outputs[index].shape
     static = None if shape.rank is None else shape.as_list()
-    if static is not None and len(static) != len(factors):
-        return new_dims(static, op.name)
     dims = new_dims([None] * len(factors) if static is None else static, op.name) or ()
     return tuple(
         size if size.number is not None or not sizes.get(factor, UNKNOWN).known else sizes[factor]
@@ -189,7 +195,7 @@ def _output_dims(op: Operation, index: int, factors: tuple[str, ...], sizes: dic
     )
 
 
-def _linear(specs: Sequence[Spec], dims: list[Dims | None], linear: Linear) -> Decision | None:
+def _linear(specs: Sequence[Spec], dims: list[Dims], linear: Linear) -> Decision | None:
     """Addends stay addends where the operation is linear in them, and where they do not become longer by it."""
     partial = {index for index, spec in enumerate(specs) if isinstance(spec.placement, Partial)}
     group = next((group for group in linear if partial <= set(group)), None)
@@ -207,7 +213,7 @@ def _along(
     rule: FactorMap,
     inputs: list[tuple[str, ...]],
     outputs: list[tuple[str, ...]],
-    dims: list[Dims | None],
+    dims: list[Dims],
     specs: Sequence[Spec],
 ) -> Decision | None:
     """The decision if the values of `factor` are divided, in blocks of `block` a row."""
@@ -220,8 +226,10 @@ def _along(
         dim = factors.index(factor)
         size = _entries(operand, spec)[dim]
         if operand.is_shape:
+            if size != whole and factor.startswith(_ELLIPSIS):
+                return None  # what is broadcast may have one row
             content = np.array(spec.content, dtype=object)
-            content[dim] = own(whole) if size.number != 1 or whole == 1 else size
+            content[dim] = own(whole)
             needs.append(Rebuilt(content))
         elif spec.shard is not None and spec.shard.dim == dim:
             if spec.shard.block != block:
@@ -239,7 +247,5 @@ def _along(
             results.append(Spec(P, each))
             continue
         dim = factors.index(factor)
-        if each is not None:
-            each = (*each[:dim], whole, *each[dim + 1 :])
-        results.append(Spec(Sharded(dim, block), each))
+        results.append(Spec(Sharded(dim, block), (*each[:dim], whole, *each[dim + 1 :])))
     return Decision(tuple(needs), tuple(results))

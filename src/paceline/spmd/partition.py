@@ -28,7 +28,7 @@ from paceline.spmd.placements import Partial, Placement, R, Sharded, Spec, new_d
 from paceline.spmd.programs import Node, Program, Ref, program_of
 from paceline.spmd.rules.table import decided
 from paceline.spmd.sizes import ROWS, Size
-from paceline.spmd.states import Variable, either
+from paceline.spmd.states import Variable, either, symbols_of
 
 LOOPS = ("While", "StatelessWhile")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
@@ -173,9 +173,8 @@ class Partitioner:
         programs = [self._program(compat.body(op, name)) for name in names]
         inputs = [_without_addends(spec) for spec in specs[1:]]
         sides = [self._outline(program, inputs) for program in programs]
-        outputs = list(sides[0][0])
-        for side, _ in sides[1:]:
-            outputs = [either(one, two, op.name) for one, two in zip(outputs, side, strict=True)]
+        outside = symbols_of(inputs)
+        outputs = [either(made, op.name, outside) for made in zip(*(side for side, _ in sides), strict=True)]
         return _Branches((R, *(spec.placement for spec in inputs)), tuple(outputs), tuple(programs))
 
     def _build_branches(self, builder: Builder, op: Any, plan: "_Branches", values: list[Value]) -> list[Value]:
@@ -211,8 +210,9 @@ class Partitioner:
         graph = compat.body(op, op.get_attr("body").name)
         program = self._program(graph)
         constant = tuple(inside is outside for inside, outside in zip(program.inputs, program.outputs, strict=True))
+        outside = symbols_of(specs)
         variables = [
-            Variable(_without_addends(spec) if fixed else spec, op.name)
+            Variable(_without_addends(spec) if fixed else spec, op.name, outside)
             for spec, fixed in zip(specs, constant, strict=True)
         ]
         whole: set[int] = set()
@@ -356,7 +356,7 @@ def _input_spec(placeholder: Any, divided: bool) -> Spec:
     shape = placeholder.shape
     dims = new_dims(None if shape.rank is None else shape.as_list(), placeholder.op.name)
     if placeholder.dtype in (tf.resource, tf.variant):
-        return Spec(R, dims)
+        return Spec(R, None if placeholder.dtype == tf.variant else dims)
     if divided and dims is not None:
         return Spec(Sharded(0), (Size.of(ROWS), *dims[1:]))
     return Spec(R, dims)

@@ -40,6 +40,11 @@ def _ensured(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     return decide(op, specs, "... -> ...")
 
 
+def _found(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """A value for each key; a table may also have several keys for a value, or several values for a key."""
+    return ", ..., -> ..." if op.outputs[0].shape.rank == specs[1].rank else None
+
+
 TABLE: dict[str, Rule] = {
     **rules(
         """Abs Acos Acosh Asin Asinh Atan Atanh AsString BesselI0e BesselI1e Bitcast Bucketize Ceil ComplexAbs Cos
@@ -57,7 +62,7 @@ TABLE: dict[str, Rule] = {
     "Cast": MapOfFactors(_text),
     **rules("ZerosLike OnesLike", _same_everywhere),
     **rules(
-        """Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex Equal FloorDiv FloorMod Greater GreaterEqual
+        """Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex Div Equal FloorDiv FloorMod Greater GreaterEqual
         Igamma Igammac LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mod NextAfter NotEqual Polygamma
         Pow RightShift SquaredDifference TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta EluGrad InvGrad LeakyReluGrad
         ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad SoftsignGrad SqrtGrad TanhGrad""",
@@ -65,7 +70,7 @@ TABLE: dict[str, Rule] = {
     ),
     **rules("Add AddV2 Sub", MapOfFactors(_two, linear=((0, 1),))),
     **rules("Mul", MapOfFactors(_two, linear=((0,), (1,)))),
-    **rules("Div RealDiv DivNoNan MulNoNan", MapOfFactors(_two, linear=((0,),))),
+    **rules("RealDiv DivNoNan MulNoNan", MapOfFactors(_two, linear=((0,),))),
     "ClipByValue": MapOfFactors("..., ..., ... -> ..."),
     "Betainc": MapOfFactors("..., ..., ... -> ..."),
     "SelectV2": MapOfFactors("..., ..., ... -> ...", linear=((1, 2),)),
@@ -73,5 +78,5 @@ TABLE: dict[str, Rule] = {
     "AddN": _sum_of_many,
     "IdentityN": _each_alone,
     "EnsureShape": _ensured,
-    "LookupTableFindV2": MapOfFactors(", ..., -> ..."),
+    "LookupTableFindV2": MapOfFactors(_found),
 }

@@ -1,18 +1,22 @@
 """Lists of tensors, in which loops collect what they compute, and backward loops find it again.
 
-A list's placement, sizes and content are those of its elements. A list without an element is `Open`: it becomes what
-is put into it. Where a list and an element differ, the element is made what the list is if that costs no message, else
-the list becomes whole.
+A list's placement, sizes and content are those of its elements; a size that differs from element to element is
+`UNKNOWN`. A list without an element is `Open`: it becomes what is put into it. Where a list and an element differ, the
+element is made what the list is if that costs no message, else the list becomes whole. So does a list of elements of
+which it is not proved that their sizes are alike: of others no one tensor can be made, to be sent.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+import tensorflow as tf
 
 from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, common_content, new_dims
 from paceline.spmd.rules.rule import Rule, rules
-from paceline.spmd.sizes import ROWS, Size
+from paceline.spmd.sizes import ROWS, UNKNOWN, Size
 
 OPEN = Open()
 
@@ -26,8 +30,42 @@ def joined(one: Placement, two: Placement) -> Placement:
     return one if two == R else R
 
 
+def can_be(spec: Spec, shard: Sharded) -> bool:
+    """Whether a tensor or list can be made rows without a message."""
+    if spec.placement == shard:
+        return True
+    if isinstance(spec.placement, Open):  # unless it was made for elements of another size
+        return spec.dims is None or (len(spec.dims) > shard.dim and not spec.dims[shard.dim].known)
+    return (
+        spec.placement == R
+        and spec.dims is not None
+        and len(spec.dims) > shard.dim
+        and spec.dims[shard.dim] == shard.size
+    )
+
+
+def common_placement(one: Spec, two: Spec) -> Placement:
+    """The placement that two values can be made without a message; if there is none, `R`, which takes one."""
+    placement = joined(one.placement, two.placement)
+    if isinstance(placement, Sharded) and not (can_be(one, placement) and can_be(two, placement)):
+        return R
+    return placement
+
+
+def are_alike(dims: Dims | None) -> bool:
+    """Whether all elements of a list with these sizes have the same ones."""
+    return dims is not None and all(size.known for size in dims)
+
+
+def _common_sizes(one: Dims | None, two: Dims | None) -> Dims | None:
+    """The sizes of elements of two lists."""
+    if one is None or two is None or len(one) != len(two):
+        return None
+    return tuple(a if a == b else UNKNOWN for a, b in zip(one, two, strict=True))
+
+
 def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
-    """A new list. If its elements' shape counts rows, they are rows; of other elements nothing is known yet."""
+    """A new list. If its elements' shape counts rows, they are rows; else it becomes what is put into it."""
     content = specs[0].content
     element = op.get_attr("element_dtype")
     if content is not None and content.ndim == 1:
@@ -36,19 +74,19 @@ def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
             for at, size in enumerate(content)
             if size.known and size.over(Size.of(ROWS)).known and ROWS in size.symbols
         ]
-        if len(rows) == 1:
+        if len(rows) == 1 and are_alike(_of_shape(content)):
             lengths = of_sizes(list(content))
             lengths[rows[0]] = own(content[rows[0]])
             shard = Sharded(rows[0], content[rows[0]].over(Size.of(ROWS)))
-            return Decision((Rebuilt(lengths), R), (Spec(shard, _known(content), element=element),))
-    return Decision((R, R), (Spec(OPEN, None, element=element),))
+            return Decision((Rebuilt(lengths), R), (Spec(shard, tuple(content), element=element),))
+    return Decision((R, R), (Spec(OPEN, _of_shape(content), element=element),))
 
 
-def _known(content: Any) -> Dims | None:
-    """The content of a shape as sizes, if all are known."""
-    if content is None or any(not size.known or size == -1 for size in content):
+def _of_shape(content: Any) -> Dims | None:
+    """The sizes of elements of a list that was made for this shape, which may leave some of them open."""
+    if content is None or content.ndim != 1:
         return None
-    return tuple(content)
+    return tuple(UNKNOWN if size == -1 else size for size in content)
 
 
 def _from_tensor(op: Operation, specs: Sequence[Spec]) -> Decision | None:
@@ -81,17 +119,12 @@ def _element_shape(shape: Spec, shard: Sharded) -> Need | None:
 def _put(op: Operation, specs: Sequence[Spec]) -> Decision:
     """An element into a list: `SetItem`, `PushBack`."""
     into, item = specs[0], specs[-1]
-    placement = joined(into.placement, item.placement)
+    dims = item.dims if isinstance(into.placement, Open) else _common_sizes(into.dims, item.dims)
+    if op.get_attr("element_dtype") == tf.variant:
+        dims = None  # a list of lists is whole
+    placement = common_placement(into, item) if are_alike(dims) else R
     if isinstance(placement, Open):
         placement = R
-    dims = item.dims if isinstance(into.placement, Open) else into.dims
-    if into.dims is not None and item.dims is not None and len(into.dims) != len(item.dims):
-        dims = None
-    elif into.dims is not None and item.dims is not None:
-        dims = tuple(
-            one if one == two else _differing(op, axis)
-            for axis, (one, two) in enumerate(zip(into.dims, item.dims, strict=True))
-        )
     rest = tuple(R for _ in specs[1:-1])
     content = None
     if placement == R:
@@ -100,20 +133,18 @@ def _put(op: Operation, specs: Sequence[Spec]) -> Decision:
     return Decision((placement, *rest, placement), (Spec(placement, dims, content, element),))
 
 
-def _differing(op: Operation, axis: int) -> Size:
-    dims = new_dims([None], f"{op.name}.{axis}")
-    assert dims is not None
-    return dims[0]
-
-
 def _taken(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """An element out of a list, or all of them side by side."""
     data, shape = specs[0], specs[-1]
     stack = op.type == "TensorListStack"
     static = op.outputs[-1].shape
     dims = new_dims(None if static.rank is None else static.as_list(), op.name)
-    elements = data.dims if data.dims is not None else _known(shape.content) if shape.rank == 1 else None
+    if op.outputs[-1].dtype == tf.variant:
+        return None
+    elements = data.dims if data.dims is not None else _of_shape(shape.content)
     if elements is not None:
+        new = new_dims([None] * len(elements), op.name) or ()
+        elements = tuple(size if size.known else own_size for size, own_size in zip(elements, new, strict=True))
         if dims is None:
             dims = (*(new_dims([None], op.name) or ()), *elements) if stack else elements
         else:
@@ -148,7 +179,7 @@ def _shape_of_elements(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """The shape of an element on all ranks, where it is known; of a list without an element, what it was made with."""
     del op
     data = specs[0]
-    if data.dims is None:
+    if data.dims is None or not are_alike(data.dims):
         return None
     output = Spec(R, (Size.of(len(data.dims)),), of_sizes(data.dims))
 
@@ -168,11 +199,11 @@ def of_lists(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """What operations on tensors do to lists of them: `Identity`, `ZerosLike`, `AddN`."""
     if op.type not in ("Identity", "ZerosLike", "AddN"):
         return None
-    placement, dims = specs[0].placement, specs[0].dims
+    total = replace(specs[0], content=None)
     for spec in specs[1:]:
-        placement = joined(placement, spec.placement)
-        dims = spec.dims if dims is None else dims
-    return Decision(tuple(placement for _ in specs), (Spec(placement, dims, element=specs[0].element),))
+        dims = spec.dims if isinstance(total.placement, Open) else _common_sizes(total.dims, spec.dims)
+        total = Spec(common_placement(total, spec) if are_alike(dims) else R, dims, element=total.element)
+    return Decision(tuple(total.placement for _ in specs), (total,))
 
 
 TABLE: dict[str, Rule] = {

@@ -182,8 +182,8 @@ def _gather_nd(op: Operation, specs: Sequence[Spec]) -> str | None:
         return None
     indices = letters(places - 1, "i")
     rest = shape.rank - len(indices)
-    table = [f"A{axis}" for axis in range(rank - rest)] + letters(rest)
-    return f"{_joined(table)}, {_joined([*indices, 'K'])} -> {_joined([*indices, *letters(rest)])}"
+    table = [f"A{axis}" for axis in range(rank)]  # all of it whole: TensorFlow refuses one without entries
+    return f"{_joined(table)}, {_joined([*indices, 'K'])} -> {_joined([*indices, *table[rank - rest :]])}"
 
 
 def _segment_sum(op: Operation, specs: Sequence[Spec]) -> str | None:
@@ -222,7 +222,7 @@ def _slice(op: Operation, specs: Sequence[Spec]) -> Decision | None:
             continue
         if first == 0 and (count == -1 or count == data.dims[axis]):
             dims[axis] = data.dims[axis]
-        elif count.known and count.least is not None:
+        elif count.least is not None and count.least >= 0:
             dims[axis] = count
     if isinstance(data.placement, Partial):
         return Decision((P, R, R), (Spec(P, tuple(dims)),))

@@ -91,7 +91,7 @@ TABLE: dict[str, Rule] = {
     **rules("ResizeBilinearGrad ResizeBicubicGrad", MapOfFactors("n O P C, n H W C -> n H W C")),
     "ScaleAndTranslate": MapOfFactors("n H W C, Z, Z, Z -> n O P C"),
     "ResizeNearestNeighborGrad": MapOfFactors("n O P C, Z -> n H W C"),
-    "ImageProjectiveTransformV3": MapOfFactors("n H W C, n T, Z, -> n O P C"),
+    "ImageProjectiveTransformV3": MapOfFactors("... H W C, ... T, Z, -> ... O P C"),
     **rules("SpaceToDepth DepthToSpace", MapOfFactors("n H W C -> n O P D")),
     **rules("RGBToHSV HSVToRGB", MapOfFactors("... C -> ... C")),
     "AdjustHue": MapOfFactors("... C, -> ... C"),

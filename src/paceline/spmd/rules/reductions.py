@@ -27,7 +27,8 @@ def _reduction(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     axes = _axes(specs)
     if axes is None or specs[0].dims is None:
         return None
-    sums = op.type in ("Sum", "Mean")
+    # A mean of integers is rounded, so it is no sum of means.
+    sums = op.type == "Sum" or (op.type == "Mean" and not op.inputs[0].dtype.is_integer)
     factors = letters(len(specs[0].dims))
     inputs = [factor if sums or axis not in axes else factor.upper() for axis, factor in enumerate(factors)]
     kept = ["1" if axis in axes else factor for axis, factor in enumerate(factors)]
@@ -92,7 +93,7 @@ TABLE: dict[str, Rule] = {
     "L2Loss": MapOfFactors(_norm),
     **rules("Softmax LogSoftmax", MapOfFactors("... C -> ... C")),
     "SparseSoftmaxCrossEntropyWithLogits": MapOfFactors("n C, n -> n, n C"),
-    "SoftmaxCrossEntropyWithLogits": MapOfFactors("n C, n C -> n, n C"),
+    "SoftmaxCrossEntropyWithLogits": MapOfFactors("... C, ... C -> ..., ... C"),
     **rules("Cumsum Cumprod CumulativeLogsumexp ArgMax ArgMin", _along_one_axis),
     "TopKV2": MapOfFactors("... C, -> ... K, ... K"),
     "InTopKV2": MapOfFactors("n C, n, -> n"),

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import tensorflow as tf
+
 from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import R, Spec, known_content, new_dims
@@ -24,7 +26,9 @@ def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
     """How `op` runs on a rank: as its rule says, else on whole tensors."""
     rule = RULES.get(op.type)
     decision = lists.of_lists(op, specs) if any(spec.element is not None for spec in specs) else None
-    if decision is None and rule is not None:
+    inputs = zip(op.inputs, specs, strict=True)
+    from_elsewhere = any(like.dtype == tf.variant and spec.element is None for like, spec in inputs)
+    if decision is None and rule is not None and not from_elsewhere:  # a list of which nothing is known
         decision = rule(op, specs)
     if decision is None:
         decision = Decision(tuple(R for _ in specs), tuple(_static(op, index) for index in range(len(op.outputs))))
@@ -39,5 +43,7 @@ def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
 
 
 def _static(op: Operation, index: int) -> Spec:
-    shape = op.outputs[index].shape
-    return Spec(R, new_dims(None if shape.rank is None else shape.as_list(), op.name))
+    output = op.outputs[index]
+    if output.dtype == tf.variant or output.shape.rank is None:
+        return Spec(R)
+    return Spec(R, new_dims(output.shape.as_list(), op.name))
