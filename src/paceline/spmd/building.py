@@ -59,7 +59,6 @@ class Builder:
         self._sources: dict[Symbol, tuple[Any, int]] = {}
         self._computed: dict[Size, Any] = {}
         self._outer = outer
-        self.sent = 0
 
     def inner(self) -> "Builder":
         """A builder for a graph within the current one."""
@@ -174,12 +173,10 @@ class Builder:
         partial = [value for value in values if isinstance(value.spec.placement, Partial)]
         sharded = [value for value in values if isinstance(value.spec.placement, Sharded)]
         if partial:
-            self.sent += 1
             sums = self.messages.sum([self._as_tensor(value) for value in partial])
             for value, total in zip(partial, sums, strict=True):
                 self._whole(value, total)
         if sharded:
-            self.sent += 1
             parts = []
             for value in sharded:
                 assert isinstance(value.spec.placement, Sharded)

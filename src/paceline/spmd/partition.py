@@ -44,7 +44,6 @@ class Partitioner:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._programs: dict[Any, Program] = {}
-        self.waits: list[tuple[Any, ...]] = []
 
     def divided(self, traced: Any, rows: Sequence[bool]) -> Any:
         """A `tf.function` of `(all rows, first row, *own inputs)` with the outputs of `traced`, which are whole.
@@ -109,7 +108,6 @@ class Partitioner:
                 plan = self._plan(node, [value.spec for value in inputs])
                 absent = [v for v, need in zip(inputs, plan.needs, strict=True) if v.needs_message(need)]
                 if absent:
-                    self.waits.extend((node.op.type, node.op.name, v.spec.placement, v.spec.dims) for v in absent)
                     waiting.append((number, plan, absent))
                 else:
                     build(number, plan)
@@ -186,7 +184,6 @@ class Partitioner:
                 inner = builder.inner()
                 outputs = self._run(inner, program, [value.inside() for value in given])
                 tensors = [tf.identity(t) for t in self._in_way(inner, outputs, placements)]
-                builder.sent += inner.sent
                 return tensors or [tf.constant(0)]
 
             return build
@@ -262,7 +259,6 @@ class Partitioner:
             outputs = self._run(inner, plan.body, inputs(inner, tensors))
             placements = [plan.states[number].placement for number in moving]
             results = self._in_way(inner, [outputs[number] for number in moving], placements)
-            builder.sent += inner.sent
             return results
 
         shapes = [_invariant(plan.states[number], tensor) for number, tensor in zip(moving, start, strict=True)]
