@@ -258,8 +258,7 @@ class Partitioner:
             inner = builder.inner()
             outputs = self._run(inner, plan.body, inputs(inner, tensors))
             placements = [plan.states[number].placement for number in moving]
-            results = self._in_way(inner, [outputs[number] for number in moving], placements)
-            return results
+            return self._in_way(inner, [outputs[number] for number in moving], placements)
 
         shapes = [_invariant(plan.states[number], tensor) for number, tensor in zip(moving, start, strict=True)]
         ends = tf.while_loop(condition, body, start, shape_invariants=shapes)
