@@ -22,7 +22,7 @@ class AwaitsSnapshot(keras.callbacks.Callback):
         give_up_at = time.monotonic() + 100
         while not any(int(one.parent.name[5:]) > first for one in _FOLDER.glob("step-*/manifest.json")):
             assert time.monotonic() < give_up_at
-            time.sleep(0.01)
+            time.sleep(0.01)  # asks again until the snapshot is there; nothing says when it is written
 
 
 keras.config.set_floatx("float64")

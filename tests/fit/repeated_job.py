@@ -18,7 +18,7 @@ class AwaitsSnapshot(keras.callbacks.Callback):
         give_up_at = time.monotonic() + 100
         while not [*_FOLDER.glob("step-*/manifest.json")]:
             assert time.monotonic() < give_up_at
-            time.sleep(0.01)
+            time.sleep(0.01)  # asks again until the snapshot is there; nothing says when it is written
 
 
 _FOLDER = Path(os.environ.get("PACELINE_SNAPSHOT_DIR", "."))
