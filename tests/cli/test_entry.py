@@ -36,6 +36,7 @@ def test_a_signal_while_the_command_loads_ends_it_quietly(tmp_path: Path, module
         capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # the tests may run under `nohup`
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + number, "", "")
 

@@ -6,6 +6,7 @@ Then another one is killed, too, while no restart is left, and the first still c
 Run by ``paceline run --workers 3 --ps 1 --max-restarts 4 --hang-timeout 15``.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -51,8 +52,9 @@ class Death(keras.callbacks.Callback):
 
 def kill(index: int) -> None:
     """Kills a worker; returns when the process has ended."""
-    for process in psutil.process_iter():
-        if process.ppid() == os.getppid() and process.environ().get("PACELINE_TASK") == f"worker {index}":
+    for process in psutil.process_iter(["ppid", "environ"]):
+        of_worker = (process.info["environ"] or {}).get("PACELINE_TASK") == f"worker {index}"
+        if process.info["ppid"] == os.getppid() and of_worker:
             process.send_signal(signal.SIGKILL)
             process_has_ended(process)
 
@@ -85,9 +87,10 @@ def await_return(number: int) -> None:
 
 def process_has_ended(process: psutil.Process) -> None:
     deadline = time.monotonic() + LIMIT_SECONDS
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    with contextlib.suppress(psutil.NoSuchProcess):  # its parent may have waited for it by now
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
 
 
 strategy = paceline.ParameterServerStrategy()
