@@ -33,10 +33,19 @@ def peaks_of(outline: Outline, costs: Costs) -> tuple[Peak, ...]:
 def _peak(outline: Outline, costs: Costs, stage: int, order: Order) -> Peak:
     chunks = {chunk: costs.chunks[chunk] for chunk in outline.shape.chunks_of(stage)}
     num_stashed, stash_bytes = _peak_stash(order, chunks, outline.recompute)
-    # The newest one, and one for each batch that the weights lack; in the beginning there are no older ones to lack.
-    num_versions = 1 + min(outline.delay(stage), outline.batches - 1)
+    num_versions = 1 + _most_older_versions(outline.delay(stage), outline.batches)
     fixed = sum((num_versions + 1) * chunk.parameter_bytes + chunk.slot_bytes for chunk in chunks.values())
     return Peak(num_stashed, stash_bytes, num_versions, stash_bytes + fixed)
+
+
+def _most_older_versions(delay: int, batches: int) -> int:
+    """The most versions of the weights besides the newest that batches still use.
+
+    Batch b uses version max(0, b - delay): the first ones share version 0, so short runs have fewer than `delay`.
+    """
+    if delay == 0 or batches == 1:
+        return 0
+    return min(delay, 1 + max(0, batches - 1 - delay))
 
 
 def _peak_stash(order: Order, chunks: dict[int, ChunkCost], recompute: bool) -> tuple[int, int]:

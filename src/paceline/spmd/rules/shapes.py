@@ -174,6 +174,5 @@ TABLE: dict[str, Rule] = {
         MapOfFactors("[...], K, C, -> ..."),
     ),
     **rules("StatelessRandomUniformIntV2", MapOfFactors("[...], K, C, , , -> ...")),
-    **rules("StatefulStandardNormalV2 StatefulUniform", MapOfFactors(", , [...] -> ...")),
     **rules("StatelessRandomUniform StatelessRandomNormal StatelessTruncatedNormal", MapOfFactors("[...], K -> ...")),
 }
