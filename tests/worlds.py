@@ -79,14 +79,15 @@ class Worlds:
         """As `not_launched`, for cases that make TensorFlow's servers in their process, which then stay in it."""
         return self._of("with servers")
 
-    def of(self, num_workers: int, *, in_stages: bool = False) -> "World":
+    def of(self, num_workers: int, *, in_stages: bool = False, divided: bool = False) -> "World":
         """A job of so many workers; of those with more than two, one at a time, for the memory's sake.
 
         Args:
             num_workers: How many.
             in_stages: For cases that make a `PipelineStrategy`: the ranks of a job are arranged once.
+            divided: Started with `--divide-steps`.
         """
-        kind = f"{num_workers} in stages" if in_stages else str(num_workers)
+        kind = f"{num_workers} in stages" if in_stages else f"{num_workers} divided" if divided else str(num_workers)
         for other, world in list(self._running.items()):
             if num_workers > 2 and other != kind and world.size > 2:
                 self._running.pop(other).close()
@@ -101,7 +102,9 @@ class Worlds:
     def _of(self, kind: str, num_workers: int = 0) -> "World":
         world = self._running.get(kind)
         if world is None or world.has_ended:
-            world = self._running[kind] = World(num_workers, may_import=kind != "plain")
+            world = self._running[kind] = World(
+                num_workers, may_import=kind != "plain", options=("--divide-steps",) if "divided" in kind else ()
+            )
         return world
 
 
@@ -111,9 +114,10 @@ class World:
     Args:
         num_workers: How many.
         may_import: Whether its cases import Paceline.
+        options: Of `paceline run`.
     """
 
-    def __init__(self, num_workers: int, *, may_import: bool) -> None:
+    def __init__(self, num_workers: int, *, may_import: bool, options: tuple[str, ...] = ()) -> None:
         self.size = max(1, num_workers)
         self.has_ended = False
         self._may_import = may_import
@@ -124,7 +128,7 @@ class World:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen(self.size)
-            run = ("-m", "paceline", "run", "--workers", str(num_workers)) if num_workers else ()
+            run = ("-m", "paceline", "run", "--workers", str(num_workers), *options) if num_workers else ()
             variables = {} if may_import else _ONE_THREAD
             self._program = start_python(*run, WORKER, path, folder=self._folder, variables=variables)
             lasting.add(self._program.process.pid)

@@ -117,6 +117,13 @@ class JobOptions(OptionTable):
     allow_independent: bool = option(
         False, "Allow each worker to train a separate model, without a warning.", use=Use.WORKERS
     )
+    divide_steps: bool = option(
+        False,
+        "Trace each step of fit, evaluate and predict as one worker runs it, with the whole batch, and divide its "
+        "graph by rules. Exact also for losses over pairs of rows, BatchNormalization and random numbers of a step. "
+        "New: try it where docs/exactness.md names a limit.",
+        use=Use.WORKERS,
+    )
     rank_variables: bool = option(
         False,
         "Tell each worker its place in RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, too, for scripts that read "

@@ -31,6 +31,7 @@ one, this file says which.
 | `backend.tensorflow.random` (module) | where layers draw the random numbers of a batch's rows |
 | `TensorFlowTrainer.make_predict_function`, `Trainer.reset_metrics` | where `predict`'s step, an epoch's sums begin |
 | `backend.tensorflow.trainer.potentially_ragged_concat` | where `predict` puts batches together |
+| `backend.tensorflow.trainer.concat` | how `predict` joins the steps of one execution |
 | `backend.tensorflow.trainer.reduce_per_replica` | where `predict` puts the replicas' outputs together |
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
 | `TFEpochIterator._get_iterator`, `._enumerate_iterator` | where it makes an iterator, and steps through it |
@@ -148,7 +149,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
             "binomial",
         ),
     ),
-    (trainer_module, ("reduce_per_replica", "potentially_ragged_concat", "TFEpochIterator")),
+    (trainer_module, ("concat", "reduce_per_replica", "potentially_ragged_concat", "TFEpochIterator")),
     (EpochIterator, ("_get_iterator", "_enumerate_iterator", "_interrupted_warning")),
     (PyDatasetAdapter, ("_standardize_batch", "_get_iterator", "_finite_generator", "_infinite_generator")),
     (array_slicing, ("train_validation_split",)),

@@ -41,6 +41,7 @@ from paceline.fit.item_makers import ItemMakers, item_makers, outlives_epoch, un
 from paceline.fit.predictions import CountedBatches, predicting_model
 from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
 from paceline.fit.unbatched import check_batched
+from paceline.fit.whole_batches import batch_of, expect
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.compat import ParameterServerStrategyV2
 from paceline.strategy.replica_context import CutShort
@@ -87,6 +88,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             super().__init__(distributor, *args, **kwargs)
             self._distribute_strategy = distribute_strategy
             self._distributed_dataset: Any = distributor.also_if_distributed(self._distributed_dataset)
+            self._whole_batch = batch_of(self.description)
             self.stream.stands_in_for(self.data_adapter)
             self.reading = reading_of(self._distributed_dataset)
             """Of a source by index: which epoch is read; None: the data are another kind."""
@@ -111,6 +113,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
                 self.same_data.take(first, self.num_taken)
                 is_known = self.data_adapter.num_batches is not None
                 self.early_epochs.begin_step(self.num_taken, self._num_batches, is_known=is_known)
+                expect(self._whole_batch)
                 yield item
             self.early_epochs.end_steps()
 

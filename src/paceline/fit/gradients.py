@@ -22,6 +22,7 @@ from paceline.fit.lineage import IS_GLOBAL, OF_TAPE, From, lineage_of
 from paceline.fit.replica import current_batch_replica, current_replica, refuse_lonely_step, taking_place
 from paceline.fit.shares import as_tensor, is_gradient, is_share, mark_as_share, share_of
 from paceline.strategy import operation_seeds
+from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
@@ -56,7 +57,8 @@ def built(keras_build: Function) -> Function:
 
 def _take_strategy_of_scope(optimizer: Any) -> None:
     strategy = tf.distribute.get_strategy()
-    if isinstance(strategy, SynchronousStrategy) and hasattr(optimizer, "_distribution_strategy"):
+    is_known = isinstance(strategy, SynchronousStrategy) or is_as_one_worker()
+    if is_known and hasattr(optimizer, "_distribution_strategy"):
         optimizer._distribution_strategy = strategy
 
 

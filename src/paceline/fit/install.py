@@ -47,6 +47,7 @@ def _install(keras: ModuleType) -> None:
         assignments,
         building,
         compat,
+        divided_functions,
         early_epochs,
         enqueuers,
         epochs,
@@ -91,7 +92,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
-    keras_fit = trainer.fit
+    keras_fit, keras_make_function = trainer.fit, trainer._make_function
     _replace_in_graphs(data_compat.ShuffleDataset, "__init__", shuffles.with_shared_seeds)
     _replace_in_graphs(tensorflow.data.Dataset, "interleave", interleaves.as_unbound)
     _replace_in_graphs(tensorflow.data.Dataset, "cache", cache_files.of_own_name)
@@ -103,6 +104,10 @@ def _install(keras: ModuleType) -> None:
     _replace(keras.Metric, "__init__", metrics.made)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
     _replace(trainer, "_make_function", steps.taken_together)
+    _replace(
+        trainer, "_make_function", functools.partial(divided_functions.divided, keras_make_function=keras_make_function)
+    )
+    _replace(trainer, "make_predict_function", divided_functions.predicting)
     _replace_in_graphs(trainer, "train_step", steps.of_keras)
     _replace(trainer, "_make_function", resumable_fit.telling_of_traces)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from paceline.cluster.server_cluster import refuse_beside_servers
 from paceline.comm.world import current_world
+from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import named_strategies
 from paceline.strategy.replica_context import PacelineReplicaContext
 
@@ -40,6 +41,8 @@ def taking_place() -> Any:
 def refuse_lonely_step() -> None:
     """An optimizer step outside `strategy.run`, in a world of several that nobody has asked to train apart."""
     world = current_world()
+    if is_as_one_worker():
+        return
     if not tf.distribute.has_strategy():
         refuse_without_servers()
     if world.data.size == 1 or not world.launched or world.solo_training_allowed:
@@ -75,7 +78,7 @@ def refuse_without_servers() -> None:
 def note_gradients(sources: Any) -> None:
     """Gradients of `sources` are taken: if of variables, and in no step of all ranks, each rank trains by itself."""
     world = current_world()
-    if world.data.size == 1 or world.solo_training_allowed or current_replica() is not None:
+    if world.data.size == 1 or world.solo_training_allowed or current_replica() is not None or is_as_one_worker():
         return
     if any(isinstance(source, (keras.Variable, tf.Variable)) for source in tf.nest.flatten(sources)):
         world.has_lonely_gradients = True

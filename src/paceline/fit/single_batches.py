@@ -11,6 +11,7 @@ from paceline.comm.group import Group
 from paceline.data.batch_rows import differing_rows, local_slice, named_components
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.fit.unbatched import check_elements
+from paceline.fit.whole_batches import WholeBatch, expected
 
 Function = Callable[..., Any]
 
@@ -31,7 +32,8 @@ def on_local_rows(keras_method: Function) -> Function:
         batch = {name: arguments.arguments[name] for name in _BATCHED if name in arguments.arguments}
         check_elements(self, _checked(batch), strategy, step)
         arguments.arguments.update({name: _local_rows(one, strategy.group) for name, one in batch.items()})
-        return keras_method(*arguments.args, **arguments.kwargs)
+        with expected(WholeBatch()):
+            return keras_method(*arguments.args, **arguments.kwargs)
 
     return method
 

@@ -36,7 +36,7 @@ def taken_together(keras_make_function: Function) -> Function:
     def _make_function(self: Any, step_function: Function) -> Any:
         counts_rows = False
         is_training = getattr(step_function, "__name__", "") == self.train_step.__name__  # others have wrapped it, too
-        num_taken = _counter() if self.steps_per_execution > 1 else None
+        num_taken = counter_of_steps() if self.steps_per_execution > 1 else None
         specs: Any = ()
 
         @functools.wraps(step_function)
@@ -64,13 +64,13 @@ def taken_together(keras_make_function: Function) -> Function:
         world = strategy.world
 
         def function(iterator: Any) -> Any:
-            before = _taken(num_taken)
+            before = num_taken_by(num_taken)
             try:
                 outputs = keras_function(iterator)
             except (StopIteration, tf.errors.OutOfRangeError) as end:
-                if counts_rows and not _was_told_by_others(end):
+                if counts_rows and not was_told_by_others(end):
                     no_more_rows(world)
-                _raise_if_cut_short(_taken(num_taken) - before)
+                raise_if_cut_short(num_taken_by(num_taken) - before)
                 raise
             except FAULTS_OF_SHAPES:
                 raise_if_rows_explain(
@@ -81,7 +81,7 @@ def taken_together(keras_make_function: Function) -> Function:
                     num_rows=strategy.extended.collectives.latest_own_rows,
                 )
                 raise
-            is_cut_short = 0 < _taken(num_taken) - before < self.steps_per_execution
+            is_cut_short = 0 < num_taken_by(num_taken) - before < self.steps_per_execution
             if is_cut_short and not no_more_rows(world):
                 raise CutShort("the data of this rank ended in the middle of an execution of several steps")
             return outputs
@@ -91,17 +91,19 @@ def taken_together(keras_make_function: Function) -> Function:
     return _make_function
 
 
-def _counter() -> Any:
+def counter_of_steps() -> Any:
     """A variable of this rank, which no model tracks."""
     with tf.init_scope(), tf.device("/device:CPU:0"):
         return compat.ResourceVariable(0, trainable=False, dtype=tf.int64, name="paceline_steps_taken")
 
 
-def _taken(counter: Any) -> int:
+def num_taken_by(counter: Any) -> int:
+    """How many steps a counter has counted; 0 without one."""
     return 0 if counter is None else int(counter)
 
 
-def _raise_if_cut_short(num_taken: int) -> None:
+def raise_if_cut_short(num_taken: int) -> None:
+    """Raises `CutShort` if an execution that has come to the end of its data had begun."""
     if num_taken > 0:
         raise CutShort("the data of another rank ended in the middle of an execution of several steps")
 
@@ -130,7 +132,8 @@ def drawn_in_step(keras_next: Function) -> Function:
     return next_
 
 
-def _was_told_by_others(end: BaseException) -> bool:
+def was_told_by_others(end: BaseException) -> bool:
+    """Whether the data of another rank has come to its end, and not this one's."""
     return isinstance(end, OutOfData) or OutOfData.__name__ in str(end)
 
 

@@ -9,6 +9,7 @@ from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.cluster.server_cluster import is_chief_of_servers
 from paceline.comm.world import World, current_world
+from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
 from paceline.strategy.compat import ParameterServerStrategyV2
 from paceline.strategy.pipeline import PipelineStrategy
@@ -38,9 +39,22 @@ _drop_in: DropInStrategy | None = None
 
 
 def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
-    """The Paceline strategy that `model` was built under; None for any other."""
+    """The Paceline strategy that `model` was built under; None for any other, and while a step is traced without."""
+    if is_as_one_worker():
+        return None
     strategy = model.distribute_strategy
     return strategy if isinstance(strategy, SynchronousStrategy) else None
+
+
+def divided_strategy_of(model: Any) -> SynchronousStrategy | None:
+    """The strategy over whose ranks each step of `model` is divided, if its steps are (`--divide-steps`).
+
+    An eager step has no graph to divide: it runs as without the option.
+    """
+    strategy = paceline_strategy_of(model)
+    if strategy is None or strategy.group.size == 1 or not strategy.world.divides_steps or model.run_eagerly:
+        return None
+    return strategy
 
 
 def pipeline_strategy_of(model: Any) -> PipelineStrategy | None:

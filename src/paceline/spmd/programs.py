@@ -69,7 +69,8 @@ def _write_out(graph: Any, refs: dict[int, Ref], before: frozenset[int], nodes: 
             body = compat.body(op, op.get_attr("f").name)
             inner = {id(inside): refs[id(outside)] for inside, outside in zip(body.inputs, op.inputs, strict=True)}
             ends[op] = _write_out(body, inner, before | waited, nodes)
-            for inside, outside in zip(body.outputs, op.outputs, strict=True):
+            # A graph that gradients were taken of has more outputs by now: what its backward needs, at the end.
+            for inside, outside in zip(body.outputs[: len(op.outputs)], op.outputs, strict=True):
                 refs[id(outside)] = inner[id(inside)]
             effects |= ends[op]
             continue

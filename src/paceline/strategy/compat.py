@@ -9,6 +9,9 @@ newer one, this is the only file to mend.
 | `distribute_lib.ReplicaContext` | what `tf.distribute.get_replica_context()` answers inside `strategy.run` |
 | `distribute_lib.UpdateContext`, `.get_update_replica_id` | what `strategy.extended.update` runs its function in |
 | `ParameterServerStrategyV2`, `…Extended` | `ClusterCoordinator` wants this class; its public name is Paceline's |
+| `distribute_lib._push_per_thread_mode`, `._pop_per_thread_mode`, `._get_default_replica_mode` | to be in no strategy |
+| `Graph._variable_creator_stack` | who makes variables in a strategy's scope |
+| `pywrap_tfe.TFE_Py_TapeSetRestartOnThread`, `…StopOnThread` | tapes do not record in `tf.init_scope` |
 | `distribute_utils.create_mirrored_variable` | makes a variable with `aggregation` as `tf.distribute` does |
 | `ps_values.CachingVariable`, `.AggregatingVariable`, `sharded_variable.ShardedVariable` | variables on servers |
 | `cluster_coordinator`: queue and threads of the coordinator, the failures that it handles | see `coordination.py` |
@@ -44,10 +47,18 @@ from typing import Any
 import tensorflow as tf
 
 try:
+    from tensorflow.python import pywrap_tfe
     from tensorflow.python.data.ops.dataset_ops import UnaryUnchangedStructureDataset
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
     from tensorflow.python.distribute.coordinator import cluster_coordinator, coordinator_context
-    from tensorflow.python.distribute.distribute_lib import ReplicaContext, UpdateContext, get_update_replica_id
+    from tensorflow.python.distribute.distribute_lib import (
+        ReplicaContext,
+        UpdateContext,
+        _get_default_replica_mode,
+        _pop_per_thread_mode,
+        _push_per_thread_mode,
+        get_update_replica_id,
+    )
     from tensorflow.python.distribute.distribute_utils import create_mirrored_variable
     from tensorflow.python.distribute.one_device_strategy import OneDeviceExtended
     from tensorflow.python.distribute.parameter_server_strategy_v2 import (
@@ -75,6 +86,7 @@ try:
     _named_functions = python_functions._funcs
     _ = (Context.function_call_options, Context.ensure_initialized, Context.set_server_def)
     _ = context()._context_handle
+    _restart_tapes, _stop_tapes = pywrap_tfe.TFE_Py_TapeSetRestartOnThread, pywrap_tfe.TFE_Py_TapeSetStopOnThread
 
     FAILURES_ON_WORKERS = (
         tf.errors.OpError,
@@ -217,6 +229,30 @@ def argument_on(worker: Any, argument: Any) -> Any:
 def has_devices() -> bool:
     """Whether TensorFlow has set up the devices of this process, with the names that they have from then on."""
     return context()._context_handle is not None
+
+
+@contextlib.contextmanager
+def outside_of_graphs() -> Any:
+    """As `tf.init_scope`, but tapes that are made in it record."""
+    with tf.init_scope():
+        _restart_tapes()
+        try:
+            yield
+        finally:
+            _stop_tapes()
+
+
+@contextlib.contextmanager
+def default_strategy() -> Any:
+    """While this lasts, this thread is in no strategy's scope and in no replica, also for variables that are made."""
+    graph = get_default_graph()  # of eager code, too: there it is only where TensorFlow keeps these two stacks
+    creators, graph._variable_creator_stack = graph._variable_creator_stack, []
+    _push_per_thread_mode(_get_default_replica_mode())
+    try:
+        yield
+    finally:
+        _pop_per_thread_mode()
+        graph._variable_creator_stack = creators
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from paceline.data.local_batches import local_batches, mark_as_local
 from paceline.data.nth_batches import every_nth_batch
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.strategy import compat, nested_functions, operation_seeds
+from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.bridged_collectives import graph_collectives_of
 from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
@@ -124,7 +125,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     @property
     def _num_replicas_in_sync(self) -> int:
-        return self.group.size
+        return 1 if is_as_one_worker() else self.group.size
 
     def _get_local_replica_id(self, replica_id_in_sync_group: int) -> int:
         del replica_id_in_sync_group

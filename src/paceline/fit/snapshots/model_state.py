@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
+from paceline.fit.strategies import divided_strategy_of
 from paceline.resilience.parts import Arrays, Part, Saved, Scope
 from paceline.resilience.saved_variables import are_sums, assign, check, described, variables_part
 
@@ -38,6 +39,8 @@ def model_parts(model: Any, *, is_chief: bool) -> list[Part]:
     def of_this_rank() -> tuple[list[Any], list[Any]]:
         return are_sums(own_variables(model), accumulated_gradients(model, of_this_rank=True))
 
+    # Of steps that are divided, each rank has the sums of all.
+    of_sums = Scope.SUM if divided_strategy_of(model) is None else Scope.GROUP
     return [
         Part(
             "model",
@@ -47,7 +50,7 @@ def model_parts(model: Any, *, is_chief: bool) -> list[Part]:
             lambda saved: _prepare(model, saved),
         ),
         unlisted_part("model.unlisted", lambda: unlisted_state_of(model), is_chief=is_chief),
-        variables_part("model.sums", Scope.SUM, lambda: of_this_rank()[0], "metric variable"),
+        variables_part("model.sums", of_sums, lambda: of_this_rank()[0], "metric variable"),
         variables_part("model.own", Scope.RANK, lambda: of_this_rank()[1], "metric variable"),
     ]
 

@@ -1,0 +1,132 @@
+"""What Keras makes of its steps where the ranks divide each of them (`divided_steps.py`)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from paceline.cluster.communication import Communication
+from paceline.fit.compat import trainer_module
+from paceline.fit.divided_steps import DividedStep
+from paceline.fit.steps import counter_of_steps, num_taken_by, raise_if_cut_short, was_told_by_others
+from paceline.fit.strategies import divided_strategy_of
+from paceline.fit.whole_batches import WholeBatch, coming_batch
+from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.graph_collectives import as_written
+from paceline.strategy.replica_context import CutShort, no_more_rows
+
+Function = Callable[..., Any]
+
+
+def divided(otherwise: Function, keras_make_function: Function) -> Function:
+    """Keras's `TensorFlowTrainer._make_function`, of a step that the ranks divide.
+
+    Args:
+        otherwise: What makes the function of any other step.
+        keras_make_function: Keras's own.
+    """
+
+    def _make_function(self: Any, step_function: Function) -> Any:
+        if (strategy := divided_strategy_of(self)) is None:
+            return otherwise(self, step_function)
+        return _DividedFunction(self, step_function, keras_make_function, strategy)
+
+    return _make_function
+
+
+def predicting(keras_make_predict_function: Function) -> Function:
+    """Keras's `TensorFlowTrainer.make_predict_function`, whose step the ranks divide."""
+
+    def make_predict_function(self: Any, force: bool = False) -> Any:
+        if (strategy := divided_strategy_of(self)) is None:
+            return keras_make_predict_function(self, force=force)
+        if self.predict_function is None or force:
+            self.predict_function = _DividedPrediction(self, strategy)
+        return self.predict_function
+
+    return make_predict_function
+
+
+class _DividedFunction:
+    """What Keras makes of a step, for steps that the ranks divide: one function for each kind of whole batch.
+
+    Args:
+        model: Whose step.
+        step_function: Of one batch.
+        make_function: Keras's, from a step to a function of an iterator.
+        strategy: Whose ranks divide it.
+    """
+
+    def __init__(
+        self, model: Any, step_function: Function, make_function: Function, strategy: SynchronousStrategy
+    ) -> None:
+        self._model = model
+        self._step_function = step_function
+        self._make_function = make_function
+        self._strategy = strategy
+        self._functions: dict[WholeBatch, Function] = {}
+        self._num_taken = counter_of_steps() if model.steps_per_execution > 1 else None
+
+    def __call__(self, iterator: Any) -> Any:
+        """Takes one execution. Collective."""
+        before = num_taken_by(self._num_taken)
+        can_end_apart = self._strategy.world.communication is Communication.MPI
+        try:
+            outputs = self._function()(iterator)
+        except (StopIteration, tf.errors.OutOfRangeError) as end:
+            if can_end_apart and not was_told_by_others(end):
+                no_more_rows(self._strategy.world)
+            raise_if_cut_short(num_taken_by(self._num_taken) - before)
+            raise
+        is_cut_short = 0 < num_taken_by(self._num_taken) - before < self._model.steps_per_execution
+        if can_end_apart and is_cut_short and not no_more_rows(self._strategy.world):
+            raise CutShort("the data of this rank ended in the middle of an execution of several steps")
+        return outputs
+
+    def _function(self) -> Function:
+        batch = coming_batch()
+        if batch not in self._functions:
+            step = DividedStep(self._step_function, batch, self._strategy, self._count)
+            self._functions[batch] = self._make_function(self._model, step)
+        return self._functions[batch]
+
+    def _count(self, total: Any) -> Any:
+        """`total`, once the step that takes place has been counted."""
+        if self._num_taken is None:
+            return total
+        with tf.control_dependencies([total]), tf.control_dependencies([self._num_taken.assign_add(1)]):
+            return tf.identity(total)
+
+
+class _DividedPrediction:
+    """The step of `predict`, which returns the rows of all ranks: one function for each kind of whole batch."""
+
+    def __init__(self, model: Any, strategy: SynchronousStrategy) -> None:
+        self._model = model
+        self._strategy = strategy
+        self._functions: dict[WholeBatch, Function] = {}
+
+    def __call__(self, batches: Sequence[Any]) -> Any:
+        """The outputs of one execution: those of its batches, one after the other. Collective."""
+        batch = coming_batch()
+        if batch not in self._functions:
+            step = DividedStep(self._model.predict_step, batch, self._strategy)
+            self._functions[batch] = tf.function(self._of_execution(step), reduce_retracing=True)
+        return self._functions[batch](_without_optionals(batches))
+
+    def _of_execution(self, step: DividedStep) -> Function:
+        def of_execution(batches: Sequence[Any]) -> Any:
+            outputs = [self._strategy.run(step, args=(data,)) for data in batches]
+            return keras.tree.map_structure(lambda *parts: _concatenated(parts), *outputs)
+
+        return as_written(of_execution)
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else trainer_module.concat(parts)
+
+
+def _without_optionals(batches: Sequence[Any]) -> Any:
+    """What Keras's own step does to components that are not there."""
+    return keras.tree.map_structure(lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf, batches)

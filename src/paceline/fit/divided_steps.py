@@ -1,0 +1,109 @@
+"""A trainer's step over the whole batch, of which each rank computes what its own rows need.
+
+    step function ─► traced once as plain Keras traces it: no strategy, no patch, the whole batch
+                  ─► divided by rules (`spmd/`): own rows, addends, messages
+                  ─► built into the function that Keras makes of a step
+
+So gradients, losses, metrics, statistics and what a user's `train_step` does besides are what one worker computes, and
+all that a step returns or assigns is whole, and the same on all ranks.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.fit.predictions import of_all_ranks
+from paceline.fit.replica import current_replica
+from paceline.fit.whole_batches import WholeBatch
+from paceline.spmd.partition import Partitioner
+from paceline.strategy.as_one_worker import as_one_worker
+from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.graph_collectives import as_written
+from paceline.strategy.replica_context import PacelineReplicaContext
+from paceline.strategy.step_messages import StepMessages
+
+Function = Callable[..., Any]
+
+
+class DividedStep:
+    """A step on this rank's rows that returns what the step of one worker returns. Called while a graph is built.
+
+    Args:
+        step_function: Keras's, or a user's, of one batch.
+        batch: What is known of the whole one.
+        strategy: Whose ranks divide it.
+        after: Called in the graph with the global number of rows, once that is known; what it returns comes before
+            everything of the step.
+    """
+
+    def __init__(
+        self, step_function: Function, batch: WholeBatch, strategy: SynchronousStrategy, after: Function = tf.identity
+    ) -> None:
+        self._step_function = step_function
+        self._batch = batch
+        self._strategy = strategy
+        self._after = after
+        self._traced: list[Any] = []
+        """A graph uses what another one has been traced into: it must live as long."""
+        self.__name__ = getattr(step_function, "__name__", "step")
+
+    def __call__(self, data: Any) -> Any:
+        """The outputs of the step, whole. Collective."""
+        replica = current_replica()
+        assert replica is not None
+        total, first = self._place(replica)
+        inputs = [self._as_input(index, leaf, replica) for index, leaf in enumerate(tf.nest.flatten(data))]
+        specs = tf.nest.pack_sequence_as(data, [spec for spec, _, _ in inputs])
+        with as_one_worker():
+            traced = tf.function(_run_by_default(self._step_function), reduce_retracing=True).get_concrete_function(
+                specs
+            )
+            messages = StepMessages(replica.rank, self._strategy.group.size, replica.collectives)
+            divided = Partitioner(messages).divided(traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
+        self._traced.append((traced, divided))
+        flat = [tensor for _, _, tensors in inputs for tensor in tensors]
+        with tf.control_dependencies([total]):
+            outputs = iter(divided(total, first, *flat))
+        returned = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
+        results = [next(outputs) if isinstance(one, tf.TensorSpec) or tf.is_tensor(one) else one for one in returned]
+        return tf.nest.pack_sequence_as(traced.structured_outputs, results, expand_composites=True)
+
+    def _place(self, replica: PacelineReplicaContext) -> tuple[Any, Any]:
+        """How many rows there are in all, and which is this rank's first: both int64. Collective."""
+        if not replica.rows.known:
+            return tf.constant(1, tf.int64), tf.constant(0, tf.int64)
+        total = self._after(replica.rows.count())
+        if not self._batch.is_local:
+            return total, replica.rows.begin()
+        with tf.control_dependencies([total]):
+            counts = replica.collectives.all_gather(tf.cast(replica.rows.local, tf.int64)[tf.newaxis])
+        return total, tf.reduce_sum(counts[: replica.rank])
+
+    def _as_input(self, index: int, leaf: Any, replica: PacelineReplicaContext) -> tuple[Any, list[bool], list[Any]]:
+        """A component: how one worker has it; whether it is divided, and what is given here, for each of its tensors.
+
+        Rows of tensors that are no simple arrays are gathered first.
+        """
+        if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+            leaf = of_all_ranks(replica.collectives, replica.rows, self._strategy.group, leaf)
+            tensors = tf.nest.flatten(leaf, expand_composites=True)
+            return tf.type_spec_from_value(leaf), [False] * len(tensors), tensors
+        if not tf.is_tensor(leaf):
+            return leaf, [], []
+        if leaf.shape.rank is None:
+            leaf = replica.collectives.all_gather(leaf)
+            return tf.TensorSpec(None, leaf.dtype), [False], [leaf]
+        if leaf.shape.rank == 0:
+            return tf.TensorSpec([], leaf.dtype), [False], [leaf]
+        shape = [self._batch.size_of(index), *leaf.shape.as_list()[1:]]
+        return tf.TensorSpec(shape, leaf.dtype), [True], [leaf]
+
+
+def _run_by_default(step_function: Function) -> Function:
+    """As Keras calls a step where there is no strategy: operations get the seeds of the function that they are in."""
+
+    def one_step_on_data(data: Any) -> Any:
+        return tf.distribute.get_strategy().run(step_function, args=(data,))
+
+    return as_written(one_step_on_data)

@@ -1,0 +1,72 @@
+"""What is known of the batch that the next step takes, before it is divided over ranks: what one worker would get."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class WholeBatch:
+    """The batch of one worker.
+
+    Args:
+        sizes: The first size of each component, in the order of `tf.nest.flatten`: a number if the script has named
+            its batch size, else None. None: nothing is known.
+        is_local: Whether each rank feeds rows of its own, as many as it likes.
+    """
+
+    sizes: tuple[int | None, ...] | None = None
+    is_local: bool = False
+
+    def size_of(self, index: int) -> int | None:
+        """The first size of a component."""
+        return None if self.sizes is None else self.sizes[index]
+
+
+def batch_of(description: Any) -> WholeBatch:
+    """The batches of the data that a `DataDescription` describes."""
+    if description is None:
+        return WholeBatch()
+    if description.is_local:
+        return WholeBatch(is_local=True)
+    return WholeBatch(tuple(_first_size(leaf) for leaf in tf.nest.flatten(description.element_spec)))
+
+
+def _first_size(spec: Any) -> int | None:
+    shape = getattr(spec, "shape", None)
+    if not isinstance(spec, tf.TensorSpec) or shape is None or not shape.rank:
+        return None
+    size: int | None = shape[0]
+    return size
+
+
+class _Here(threading.local):
+    coming = WholeBatch()
+
+
+_here = _Here()
+
+
+def coming_batch() -> WholeBatch:
+    """The batch that the step takes which comes next in this thread."""
+    return _here.coming
+
+
+def expect(batch: WholeBatch) -> None:
+    """The next step in this thread takes such a batch."""
+    _here.coming = batch
+
+
+@contextmanager
+def expected(batch: WholeBatch) -> Iterator[None]:
+    """While this lasts, steps take such a batch; then what was expected before."""
+    before = _here.coming
+    _here.coming = batch
+    try:
+        yield
+    finally:
+        _here.coming = before

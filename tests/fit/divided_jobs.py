@@ -1,0 +1,84 @@
+"""Models whose steps need the whole batch, trained with plain Keras's `fit`: one function a case."""
+
+from typing import Any
+
+CASES = (
+    "contrastive",
+    "normalized",
+    "spectral",
+    "codebook",
+    "noise",
+    "branch",
+    "row_by_row",
+    "diverse",
+)
+
+
+def run_case(name: str) -> list[float]:
+    """The losses and weights after two epochs of batches of 7 rows, and a last one of 3."""
+    import keras
+    import numpy as np
+
+    keras.utils.set_random_seed(5)
+    keras.config.set_floatx("float64")
+    model, loss = _models()[name]()
+    x = np.random.default_rng(1).normal(size=(31, 8))
+    y = np.random.default_rng(2).normal(size=(31, 4))
+    model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=False)
+    history = model.fit(x, y, batch_size=7, epochs=2, verbose=0).history
+    history["evaluated"] = [model.evaluate(x[:9], y[:9], batch_size=4, verbose=0)]
+    predicted = model.predict(x[:9], batch_size=4, verbose=0)
+    numbers = [*history["loss"], *history["evaluated"], *predicted.reshape(-1)]
+    return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
+
+
+def _models() -> dict[str, Any]:
+    import keras
+    import tensorflow as tf
+
+    layers = keras.layers
+
+    def dense(*middle: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((8,)), layers.Dense(6, "tanh"), *middle, layers.Dense(4)])
+
+    class Layer(layers.Layer):
+        def __init__(self, function: Any) -> None:
+            super().__init__()
+            self._function = function
+
+        def call(self, x: Any) -> Any:
+            return self._function(x)
+
+    class Codebook(layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.codes = self.add_weight(shape=(5, shape[-1]), initializer="glorot_uniform", trainable=False)
+
+        def call(self, x: Any) -> Any:
+            far = tf.reduce_sum((x[:, None] - self.codes[None]) ** 2, -1)
+            chosen = tf.one_hot(tf.argmin(far, 1), 5, dtype=x.dtype)
+            sums, counts = tf.matmul(chosen, x, transpose_a=True), tf.reduce_sum(chosen, 0)[:, None]
+            self.codes.assign(0.9 * self.codes + 0.1 * tf.math.divide_no_nan(sums, counts))
+            return x + tf.stop_gradient(tf.matmul(chosen, self.codes) - x)
+
+    class Diverse(layers.Layer):
+        def call(self, x: Any) -> Any:
+            self.add_loss(0.1 * tf.reduce_sum(tf.matmul(x, x, transpose_b=True) ** 2))
+            return x
+
+    def contrastive(y: Any, y_pred: Any) -> Any:
+        likeness = tf.matmul(tf.math.l2_normalize(y_pred, 1), tf.math.l2_normalize(y, 1), transpose_b=True)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.range(tf.shape(y)[0]), likeness)
+
+    def halves(x: Any) -> Any:
+        return tf.cond(tf.reduce_mean(x) > 0, lambda: x * 2.0, lambda: tf.sort(x, axis=0) + x)
+
+    return {
+        "contrastive": lambda: (dense(), contrastive),
+        "normalized": lambda: (dense(layers.BatchNormalization()), "mse"),
+        "spectral": lambda: (dense(layers.SpectralNormalization(layers.Dense(5))), "mse"),
+        "codebook": lambda: (dense(Codebook()), "mse"),
+        "noise": lambda: (dense(Layer(lambda x: x + 0.1 * tf.random.normal(tf.shape(x), dtype=x.dtype))), "mse"),
+        "branch": lambda: (dense(Layer(halves)), "mse"),
+        "row_by_row": lambda: (dense(Layer(lambda x: tf.map_fn(lambda r: r * tf.reduce_max(r), x))), "mse"),
+        "diverse": lambda: (dense(Diverse()), "mse"),
+    }
