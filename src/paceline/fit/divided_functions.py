@@ -65,30 +65,33 @@ class _DividedFunction:
         self._step_function = step_function
         self._make_function = make_function
         self._strategy = strategy
-        self._functions: dict[WholeBatch, Function] = {}
+        self._functions: dict[WholeBatch, tuple[DividedStep, Function]] = {}
         self._num_taken = counter_of_steps() if model.steps_per_execution > 1 else None
 
     def __call__(self, iterator: Any) -> Any:
         """Takes one execution. Collective."""
         before = num_taken_by(self._num_taken)
         can_end_apart = self._strategy.world.communication is Communication.MPI
+        step, function = self._step_and_function()
         try:
-            outputs = self._function()(iterator)
+            outputs = function(iterator)
         except (StopIteration, tf.errors.OutOfRangeError) as end:
             if can_end_apart and not was_told_by_others(end):
                 no_more_rows(self._strategy.world)
             raise_if_cut_short(num_taken_by(self._num_taken) - before)
+            if self._num_taken is None and not self._model.jit_compile:  # else Keras asks whether there are data
+                step.take_without_data()
             raise
         is_cut_short = 0 < num_taken_by(self._num_taken) - before < self._model.steps_per_execution
         if can_end_apart and is_cut_short and not no_more_rows(self._strategy.world):
             raise CutShort("the data of this rank ended in the middle of an execution of several steps")
         return outputs
 
-    def _function(self) -> Function:
+    def _step_and_function(self) -> tuple[DividedStep, Function]:
         batch = coming_batch()
         if batch not in self._functions:
             step = DividedStep(self._step_function, batch, self._strategy, self._count)
-            self._functions[batch] = self._make_function(self._model, step)
+            self._functions[batch] = step, self._make_function(self._model, step)
         return self._functions[batch]
 
     def _count(self, total: Any) -> Any:

@@ -55,6 +55,7 @@ class DividedStep:
         self._traced: list[Any] = []
         """A graph uses what another one has been traced into: it must live as long."""
         self._has_said_whole = False
+        self._without_data: Any = None
         self.__name__ = getattr(step_function, "__name__", "step")
 
     def __call__(self, data: Any) -> Any:
@@ -86,11 +87,21 @@ class DividedStep:
         results = [next(outputs) if isinstance(one, tf.TensorSpec) or tf.is_tensor(one) else one for one in returned]
         return tf.nest.pack_sequence_as(traced.structured_outputs, results, expand_composites=True)
 
+    def take_without_data(self) -> None:
+        """What plain TensorFlow does of a step whose data have ended, once it has been traced.
+
+        An operation that waits for no data has run by then: a step is counted, and seeds are drawn.
+        """
+        if self._without_data is not None:
+            self._without_data()
+
     def _divided(self, traced: Any, rows: list[bool], replica: PacelineReplicaContext) -> Any:
         """The divided step, which is built; None, said in a line, if that fails: all ranks fail alike."""
         messages = StepMessages(replica.rank, self._strategy.group.size, replica.collectives)
         try:
-            divided = Partitioner(messages).divided(traced, rows).get_concrete_function()
+            partitioner = Partitioner(messages)
+            divided = partitioner.divided(traced, rows).get_concrete_function()
+            self._without_data = partitioner.without_data(traced)
         except Exception as fault:
             if self._strategy.world.verify == "strict":
                 raise

@@ -25,7 +25,7 @@ from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
 from paceline.spmd.messages import Messages
 from paceline.spmd.placements import Partial, Placement, R, Sharded, Spec, new_dims
-from paceline.spmd.programs import Node, Program, Ref, program_of
+from paceline.spmd.programs import Node, Program, Ref, program_of, without_data
 from paceline.spmd.rules.table import decided
 from paceline.spmd.sizes import ROWS, Size
 from paceline.spmd.states import Variable, either, symbols_of
@@ -78,6 +78,27 @@ class Partitioner:
                 shape = [None, *(shape or [])[1:]]
             signature.append(tf.TensorSpec(shape, placeholder.dtype))
         return tf.function(step, autograph=False, input_signature=signature)
+
+    def without_data(self, traced: Any) -> Any:
+        """A `tf.function` of no arguments that does what `traced` does without its inputs; None if that is nothing.
+
+        Plain TensorFlow has done so when a step comes to the end of its data: seeds are drawn, steps are counted.
+        """
+        graph = traced.graph
+        num_inputs = len(graph.inputs) - len(graph.captures)
+        program = without_data(self._program(graph), num_inputs)
+        if not program.nodes:
+            return None
+
+        def step() -> None:
+            none = tf.constant(0, tf.int64)
+            builder = Builder(self._messages, {ROWS: none, OWN_ROWS: none, FIRST_ROW: none})
+            values = [Value(_input_spec(placeholder, False), None) for placeholder in graph.inputs[:num_inputs]]
+            for outside, inside in graph.captures:
+                values.append(Value(_input_spec(inside, False), compat.current_graph().capture(outside)))
+            self._run(builder, program, values)
+
+        return tf.function(step, autograph=False, input_signature=[])
 
     def _program(self, graph: Any) -> Program:
         if graph not in self._programs:

@@ -1,6 +1,6 @@
 """A traced graph as one list of operations: calls of functions are written out, what nobody needs is left out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,21 @@ def program_of(graph: Any) -> Program:
     _write_out(graph, refs, frozenset(), nodes)
     outputs = tuple(refs[id(tensor)] for tensor in graph.outputs)
     return Program(_needed(nodes, outputs), tuple(inputs[id(tensor)] for tensor in graph.inputs), outputs)
+
+
+def without_data(program: Program, num_inputs: int) -> Program:
+    """What of a program has effects and waits for none of its first inputs: it makes no output.
+
+    TensorFlow has run these operations by the time that the data of a step turn out to have ended.
+    """
+    data = set(program.inputs[:num_inputs])
+    waiting: set[int] = set()
+    for number, node in enumerate(program.nodes):
+        if node.before & waiting or data.intersection(node.inputs):
+            waiting.add(number)
+            data.update(node.outputs)
+    effects = [number for number, node in enumerate(program.nodes) if number not in waiting and has_effect(node.op)]
+    return Program(_chosen(program.nodes, _behind(program.nodes, (), effects)), program.inputs, ())
 
 
 def has_effect(op: Any) -> bool:
@@ -106,18 +121,29 @@ def _ordered(graph: Any) -> list[Any]:
     return ordered
 
 
-def _needed(nodes: list[Node], outputs: Iterable[Ref]) -> tuple[Node, ...]:
+def _needed(nodes: Sequence[Node], outputs: Iterable[Ref]) -> tuple[Node, ...]:
     """The nodes that outputs or effects need, with their numbers anew."""
+    effects = [number for number, node in enumerate(nodes) if has_effect(node.op)]
+    return _chosen(nodes, _behind(nodes, outputs, effects))
+
+
+def _behind(nodes: Sequence[Node], outputs: Iterable[Ref], numbers: Iterable[int]) -> list[int]:
+    """The numbers of the nodes that these outputs and these nodes need, and of these nodes, in order."""
     wanted = set(outputs)
-    waited: set[int] = set()
+    waited = set(numbers)
     kept: list[int] = []
     for number in range(len(nodes) - 1, -1, -1):
         node = nodes[number]
-        if has_effect(node.op) or number in waited or any(ref in wanted for ref in node.outputs):
+        if number in waited or any(ref in wanted for ref in node.outputs):
             kept.append(number)
             wanted.update(node.inputs)
             waited |= node.before
-    new = {number: index for index, number in enumerate(reversed(kept))}
+    return kept[::-1]
+
+
+def _chosen(nodes: Sequence[Node], numbers: Sequence[int]) -> tuple[Node, ...]:
+    """These nodes, each of which comes after those that it needs, with their numbers anew."""
+    new = {number: index for index, number in enumerate(numbers)}
     return tuple(
         Node(
             nodes[number].op,
@@ -125,5 +151,5 @@ def _needed(nodes: list[Node], outputs: Iterable[Ref]) -> tuple[Node, ...]:
             nodes[number].outputs,
             frozenset(new[each] for each in nodes[number].before),
         )
-        for number in reversed(kept)
+        for number in numbers
     )
