@@ -47,9 +47,14 @@ def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
 
 
 def divided_strategy_of(model: Any) -> SynchronousStrategy | None:
-    """The strategy over whose ranks each step of `model` is divided; None of a model that trains on one rank."""
+    """The strategy over whose ranks each step of `model` is divided, if its steps are (`--divide-steps`).
+
+    An eager step has no graph to divide: it runs as without the option.
+    """
     strategy = paceline_strategy_of(model)
-    return None if strategy is None or strategy.group.size == 1 else strategy
+    if strategy is None or strategy.group.size == 1 or not strategy.world.divides_steps or model.run_eagerly:
+        return None
+    return strategy
 
 
 def pipeline_strategy_of(model: Any) -> PipelineStrategy | None:
