@@ -32,6 +32,11 @@ class NotedMessages(StepMessages):
         self.sent.append("gather")
         return super().gather(parts)
 
+    def called(self, op: Any, inputs: Sequence[Any]) -> list[Any]:
+        """See `Messages.called`."""
+        self.sent.append("call")
+        return super().called(op, inputs)
+
 
 @dataclass(frozen=True)
 class Step:

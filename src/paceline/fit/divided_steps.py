@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.predictions import of_all_ranks
 from paceline.fit.replica import current_replica
 from paceline.fit.whole_batches import WholeBatch
@@ -56,7 +57,7 @@ class DividedStep:
         total, first = self._place(replica)
         inputs = [self._as_input(index, leaf, replica) for index, leaf in enumerate(tf.nest.flatten(data))]
         specs = tf.nest.pack_sequence_as(data, [spec for spec, _, _ in inputs])
-        with as_one_worker():
+        with as_one_worker(), traced_as_on_chief():
             traced = tf.function(_run_by_default(self._step_function), reduce_retracing=True).get_concrete_function(
                 specs
             )

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from paceline.spmd.decisions import Operation
+
 
 class Messages(Protocol):
     """The ranks of a job, for operations of a graph.
@@ -29,5 +31,19 @@ class Messages(Protocol):
         """For each tensor and dimension: the tensors of all ranks one after the other along it, in one message.
 
         Only that dimension differs from rank to rank, and it may be empty. Any type, strings too.
+        """
+        ...
+
+    def called(self, op: Operation, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a call of Python (`PyFunc` and its like), which rank 0 makes for all, in one message.
+
+        Shapes and numbers are alike on all ranks; an exception is raised on all.
+
+        Args:
+            op: The call, as it was traced.
+            inputs: Whole.
+
+        Returns:
+            The outputs; of a call that has none, the operation that comes last.
         """
         ...

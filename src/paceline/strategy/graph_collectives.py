@@ -127,6 +127,15 @@ class GraphCollectives(ABC):
         ]
         return _with_shapes(results, [tensor.shape for tensor in tensors])
 
+    @as_written
+    def in_turn(self, build: Callable[[], list[Any]]) -> list[Any]:
+        """What `build` returns; it runs behind the collectives that were built before, and before those built later.
+
+        Args:
+            build: Builds operations in the current graph. Must not build collectives.
+        """
+        return self._turns.in_turn(build)
+
     @abstractmethod
     def _count_rows(self, rows: Any) -> Any:
         """As `count_rows`, in a group of several; in this process's turn."""

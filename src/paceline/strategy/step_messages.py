@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.spmd.decisions import Operation
+from paceline.strategy.calls_on_chief import CallOnChief
 from paceline.strategy.graph_collectives import GraphCollectives
 
 
@@ -29,6 +31,12 @@ class StepMessages:
     def gather(self, parts: Sequence[tuple[Any, int]]) -> list[Any]:
         """See `Messages.gather`; one message for each tensor."""
         return [_with_first(dim, self._collectives.all_gather, tensor) for tensor, dim in parts]
+
+    def called(self, op: Operation, inputs: Sequence[Any]) -> list[Any]:
+        """See `Messages.called`."""
+        token = op.get_attr("token").decode()
+        call = CallOnChief(op.type, token, [output.dtype for output in op.outputs])
+        return call.in_graph(self.rank, self._collectives, inputs)
 
 
 def _with_first(dim: int, function: Any, tensor: Any) -> Any:

@@ -4,8 +4,8 @@ Checkpoints: ranks take turns (`Claims.alone`), because Keras makes directories 
 it is a collective: a callback that a script gives to the chief alone waits for nobody.
 
 `CSVLogger` and `TensorBoard` run on every rank, because a subclass may do there what all ranks do together (predict,
-draw, log the picture). On followers their files are the null device and TensorFlow's writer that drops all: whatever a
-script calls on them works and leaves nothing. Callbacks that are for the chief only are not called on followers.
+draw, log the picture). On followers their files are the null device and a writer that drops all: whatever a script
+calls on them works and leaves nothing. Callbacks that are for the chief only are not called on followers.
 """
 
 import json
@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from paceline.comm.world import current_world
 from paceline.fit.chief_only import is_chief_only
 from paceline.fit.files.claims import shared_claims
 from paceline.fit.files.model_files import full_path, is_shared, moment_of, written_once
+from paceline.fit.followers_writer import FollowersWriter
 from paceline.fit.strategies import paceline_strategy_of, pipeline_strategy_of
 
 Function = Callable[..., Any]
@@ -114,6 +114,11 @@ def _is_follower(model: Any) -> bool:
     return strategy is not None and not strategy.world.is_chief
 
 
+def _is_left_out(callback: Any) -> bool:
+    """Whether followers do not call it. Keras's own `TensorBoard` tells them which summaries a step has."""
+    return is_chief_only(callback) and type(callback) is not keras.callbacks.TensorBoard
+
+
 def without_chief_only(keras_init: Function) -> Function:
     """`CallbackList.__init__`, which on followers leaves out what is for the chief only."""
 
@@ -129,9 +134,9 @@ def without_chief_only(keras_init: Function) -> Function:
             callbacks = keras.tree.flatten(callbacks)  # Keras takes a single one for one that may run in a thread
         if callbacks and _is_follower(model):
             flat = callbacks
-            callbacks = [callback for callback in flat if not is_chief_only(callback)]
+            callbacks = [callback for callback in flat if not _is_left_out(callback)]
             for callback in flat:
-                if is_chief_only(callback):
+                if _is_left_out(callback):
                     # The script may ask it for its model, which every callback has.
                     keras.callbacks.Callback.set_model(callback, model)
                     keras.callbacks.Callback.set_params(callback, params)
@@ -159,7 +164,7 @@ def to_no_summary(keras_writer: property) -> property:
     """`TensorBoard._train_writer` or `._val_writer`."""
 
     def writer(self: Any) -> Any:
-        return tf.summary.create_noop_writer() if _is_follower(self._model) else keras_writer.fget(self)  # type: ignore[misc]
+        return FollowersWriter() if _is_follower(self._model) else keras_writer.fget(self)  # type: ignore[misc]
 
     return property(writer)
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import R, Spec, known_content, new_dims
-from paceline.spmd.rules import entrywise, lists, moves, products, reductions, shapes
+from paceline.spmd.rules import effects, entrywise, lists, moves, products, reductions, shapes
 from paceline.spmd.rules.rule import Rule
 
 RULES: dict[str, Rule] = {
@@ -19,12 +19,12 @@ RULES: dict[str, Rule] = {
     **shapes.TABLE,
     **lists.TABLE,
 }
-"""Types of operations, and their rules. What is not here gets whole tensors."""
+"""Types of operations, and their rules. What is not here gets whole tensors; of effects see `effects.py`."""
 
 
 def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
     """How `op` runs on a rank: as its rule says, else on whole tensors."""
-    rule = RULES.get(op.type)
+    rule = RULES.get(op.type) or effects.rule_of(op)
     decision = lists.of_lists(op, specs) if any(spec.element is not None for spec in specs) else None
     inputs = zip(op.inputs, specs, strict=True)
     from_elsewhere = any(like.dtype == tf.variant and spec.element is None for like, spec in inputs)
