@@ -3,7 +3,7 @@
     entrywise.py      each entry by itself           products.py   products of matrices, convolutions, pools
     reductions.py     over some dimensions           moves.py      transposes, concatenations, gathers, slices
     shapes.py         shapes, reshapes, broadcasts   lists.py      lists of tensors, as loops have them
-    control_flow.py   branches and loops (with `partition.py`)
+    randoms.py        random numbers                 (branches and loops: `partition.py`)
 
 `table.py` is where `partition.py` looks.
 """
