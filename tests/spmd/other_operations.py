@@ -162,6 +162,11 @@ def _random(x: Any) -> list[Any]:
     seed = tf.constant([1, 2])
     return [
         _raw.StatelessRandomUniformFullIntV2(shape=shape, key=key, counter=counter, alg=1, dtype=tf.uint64),
+        _raw.StatelessRandomUniformV2(shape=[2 * shape[0], 3], key=key, counter=counter, alg=1, dtype=tf.bfloat16),
+        _raw.StatelessRandomNormalV2(shape=[shape[0], 1, shape[0]], key=key, counter=counter, alg=3, dtype=tf.float64),
+        _raw.StatelessRandomUniformIntV2(shape=[shape[0], 3], key=key, counter=counter, alg=1, minval=-5, maxval=9),
+        _raw.StatelessRandomNormalV2(shape=[3, shape[0]], key=key, counter=counter, alg=1),
+        _raw.StatelessRandomNormalV2(shape=[shape[0], 0], key=key, counter=counter, alg=1),
         _raw.StatelessTruncatedNormalV2(shape=shape, key=key, counter=counter, alg=1),
         _raw.StatelessRandomNormal(shape=shape, seed=seed),
         _raw.StatelessRandomUniform(shape=shape, seed=seed),

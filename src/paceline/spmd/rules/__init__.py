@@ -4,6 +4,7 @@
     reductions.py     over some dimensions           moves.py      transposes, concatenations, gathers, slices
     shapes.py         shapes, reshapes, broadcasts   lists.py      lists of tensors, as loops have them
     effects.py        what only rank 0 runs          no_rows.py    ranks without a row
+    randoms.py        random numbers                 (branches and loops: `partition.py`)
 
 `table.py` is where `partition.py` looks.
 """

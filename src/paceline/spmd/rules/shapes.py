@@ -12,7 +12,7 @@ from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Operation, Rebuilt, own
 from paceline.spmd.factors import decide
 from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dims
-from paceline.spmd.rules.rule import MapOfFactors, Rule, rules
+from paceline.spmd.rules.rule import Rule, rules
 from paceline.spmd.sizes import ONE, ROWS, Size
 
 
@@ -167,12 +167,4 @@ TABLE: dict[str, Rule] = {
     "Reshape": _reshape,
     "Tile": _tile,
     **rules("Fill BroadcastTo", _spread),
-    **rules("RandomUniform RandomStandardNormal TruncatedNormal", MapOfFactors("[...] -> ...")),
-    **rules("RandomUniformInt", MapOfFactors("[...], , -> ...")),
-    **rules(
-        "StatelessRandomUniformV2 StatelessRandomNormalV2 StatelessTruncatedNormalV2 StatelessRandomUniformFullIntV2",
-        MapOfFactors("[...], K, C, -> ..."),
-    ),
-    **rules("StatelessRandomUniformIntV2", MapOfFactors("[...], K, C, , , -> ...")),
-    **rules("StatelessRandomUniform StatelessRandomNormal StatelessTruncatedNormal", MapOfFactors("[...], K -> ...")),
 }

@@ -8,7 +8,7 @@ import tensorflow as tf
 from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import R, Spec, known_content, new_dims
-from paceline.spmd.rules import effects, entrywise, lists, moves, products, reductions, shapes
+from paceline.spmd.rules import effects, entrywise, lists, moves, products, randoms, reductions, shapes
 from paceline.spmd.rules.rule import Rule
 
 RULES: dict[str, Rule] = {
@@ -17,6 +17,7 @@ RULES: dict[str, Rule] = {
     **reductions.TABLE,
     **moves.TABLE,
     **shapes.TABLE,
+    **randoms.TABLE,
     **lists.TABLE,
 }
 """Types of operations, and their rules. What is not here gets whole tensors; of effects see `effects.py`."""
