@@ -79,7 +79,9 @@ class _DividedFunction:
             if can_end_apart and not was_told_by_others(end):
                 no_more_rows(self._strategy.world)
             raise_if_cut_short(num_taken_by(self._num_taken) - before)
-            if self._num_taken is None and not self._model.jit_compile:  # else Keras asks whether there are data
+            # With several steps in an execution Keras asks for data before each step; what XLA has compiled waits for
+            # all of its inputs. In both cases nothing of the step has run.
+            if self._num_taken is None and not self._model.jit_compile:
                 step.take_without_data()
             raise
         is_cut_short = 0 < num_taken_by(self._num_taken) - before < self._model.steps_per_execution

@@ -74,9 +74,10 @@ class DividedStep:
         return tf.nest.pack_sequence_as(traced.structured_outputs, results, expand_composites=True)
 
     def take_without_data(self) -> None:
-        """What plain TensorFlow does of a step whose data have ended, once it has been traced.
+        """Runs the operations of the step that wait for no data, such as counting the step and drawing seeds.
 
-        An operation that waits for no data has run by then: a step is counted, and seeds are drawn.
+        The caller calls this on all ranks when the data have ended: plain TensorFlow has run these operations by then.
+        Nothing happens before the first trace. No messages.
         """
         if self._without_data is not None:
             self._without_data()
