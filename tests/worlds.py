@@ -79,15 +79,14 @@ class Worlds:
         """As `not_launched`, for cases that make TensorFlow's servers in their process, which then stay in it."""
         return self._of("with servers")
 
-    def of(self, num_workers: int, *, in_stages: bool = False, divided: bool = False) -> "World":
+    def of(self, num_workers: int, *, in_stages: bool = False) -> "World":
         """A job of so many workers; of those with more than two, one at a time, for the memory's sake.
 
         Args:
             num_workers: How many.
             in_stages: For cases that make a `PipelineStrategy`: the ranks of a job are arranged once.
-            divided: Started with `--divide-steps`.
         """
-        kind = f"{num_workers} in stages" if in_stages else f"{num_workers} divided" if divided else str(num_workers)
+        kind = f"{num_workers} in stages" if in_stages else str(num_workers)
         for other, world in list(self._running.items()):
             if num_workers > 2 and other != kind and world.size > 2:
                 self._running.pop(other).close()
@@ -102,8 +101,9 @@ class Worlds:
     def _of(self, kind: str, num_workers: int = 0) -> "World":
         world = self._running.get(kind)
         if world is None or world.has_ended:
+            # A step that cannot be divided is a defect, which `auto` would only report.
             world = self._running[kind] = World(
-                num_workers, may_import=kind != "plain", options=("--divide-steps",) if "divided" in kind else ()
+                num_workers, may_import=kind != "plain", options=("--verify", "strict") if num_workers else ()
             )
         return world
 

@@ -117,11 +117,11 @@ class JobOptions(OptionTable):
     allow_independent: bool = option(
         False, "Allow each worker to train a separate model, without a warning.", use=Use.WORKERS
     )
-    divide_steps: bool = option(
-        False,
-        "Trace each step of fit, evaluate and predict as one worker runs it, with the whole batch, and divide its "
-        "graph by rules. Exact also for losses over pairs of rows, BatchNormalization and random numbers of a step. "
-        "New: try it where docs/exactness.md names a limit.",
+    verify: Literal["auto", "strict", "off"] = option(
+        "auto",
+        "Each step of fit, evaluate and predict is traced as one worker runs it, and its graph is divided over the "
+        "workers. If that is not possible: auto: every worker computes the whole batch, with a line that says why; "
+        "strict: the job ends.",
         use=Use.WORKERS,
     )
     rank_variables: bool = option(

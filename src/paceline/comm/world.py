@@ -72,8 +72,8 @@ class World:
         """The error that ended communication; TensorFlow hands on only its text, so it is kept here."""
         self.fails_with_another: Callable[[BaseException], bool] = lambda _: False
         """Whether an error that ended the script says that another process is lost, whose end the launcher sees."""
-        self.divides_steps = read_variables(JobOptions, os.environ, "divide_steps").divide_steps
-        """Whether steps of trainers are traced as one worker's, and divided (`fit/divided_steps.py`)."""
+        self.verify = read_variables(JobOptions, os.environ, "verify").verify
+        """What becomes of a step that cannot be divided, or not rightly: "auto", "strict" or "off"."""
         self.solo_training_allowed = read_variables(JobOptions, os.environ, "allow_independent").allow_independent
         """Whether an optimizer step that concerns this rank only is meant (a model built outside the scope)."""
         self.has_lonely_gradients = False

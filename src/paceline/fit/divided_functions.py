@@ -116,8 +116,9 @@ class _DividedPrediction:
         """The outputs of one execution: those of its batches, one after the other. Collective."""
         batch = coming_batch()
         if batch not in self._functions:
-            step = DividedStep(self._model.predict_step, batch, self._strategy)
-            self._functions[batch] = tf.function(self._of_execution(step), reduce_retracing=True)
+            of_execution = self._of_execution(DividedStep(self._model.predict_step, batch, self._strategy))
+            is_eager = self._model.run_eagerly
+            self._functions[batch] = of_execution if is_eager else tf.function(of_execution, reduce_retracing=True)
         return self._functions[batch](_without_optionals(batches))
 
     def _of_execution(self, step: DividedStep) -> Function:

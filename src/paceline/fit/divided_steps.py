@@ -6,8 +6,12 @@
 
 So gradients, losses, metrics, statistics and what a user's `train_step` does besides are what one worker computes, and
 all that a step returns or assigns is whole, and the same on all ranks.
+
+Where there is no graph (`run_eagerly`), or none that can be divided, each rank gets the rows of all and computes the
+step of one worker.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +28,15 @@ from paceline.strategy.graph_collectives import as_written
 from paceline.strategy.replica_context import PacelineReplicaContext
 from paceline.strategy.step_messages import StepMessages
 
+_LOGGER = logging.getLogger("paceline")
+
 Function = Callable[..., Any]
 
 
 class DividedStep:
-    """A step on this rank's rows that returns what the step of one worker returns. Called while a graph is built.
+    """A step on this rank's rows that returns what the step of one worker returns.
+
+    Called while a graph is built, or for each step of an eager model.
 
     Args:
         step_function: Keras's, or a user's, of one batch.
@@ -48,6 +56,7 @@ class DividedStep:
         self._traced: list[Any] = []
         """A graph uses what another one has been traced into: it must live as long."""
         self._without_data: Any = None
+        self._has_said_whole = False
         self.__name__ = getattr(step_function, "__name__", "step")
 
     def __call__(self, data: Any) -> Any:
@@ -55,7 +64,13 @@ class DividedStep:
         replica = current_replica()
         assert replica is not None
         total, first = self._place(replica)
-        inputs = [self._as_input(index, leaf, replica) for index, leaf in enumerate(tf.nest.flatten(data))]
+        if tf.executing_eagerly():
+            self._say_whole("run_eagerly=True: there is no graph that could be divided")
+            whole = tf.nest.map_structure(lambda leaf: self._whole(leaf, replica), data)
+            with as_one_worker():
+                return self._step_function(whole)
+        leaves = tf.nest.flatten(data)
+        inputs = [self._as_input(index, leaf, replica) for index, leaf in enumerate(leaves)]
         specs = tf.nest.pack_sequence_as(data, [spec for spec, _, _ in inputs])
         with as_one_worker(), traced_as_on_chief():
             traced = tf.function(_run_by_default(self._step_function), reduce_retracing=True).get_concrete_function(
@@ -64,11 +79,15 @@ class DividedStep:
             messages = StepMessages(replica.rank, self._strategy.group.size, replica.collectives)
             partitioner = Partitioner(messages)
             self._without_data = partitioner.without_data(traced)
-            divided = partitioner.divided(traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
+            divided = self._divided(partitioner, traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
         self._traced.append((traced, divided))
         flat = [tensor for _, _, tensors in inputs for tensor in tensors]
         with tf.control_dependencies([total]):
-            outputs = iter(divided(total, first, *flat))
+            if divided is None:
+                flat = tf.nest.flatten([self._whole(leaf, replica) for leaf in leaves], expand_composites=True)
+                outputs = iter(tf.nest.flatten(traced(*flat), expand_composites=True))
+            else:
+                outputs = iter(divided(total, first, *flat))
         returned = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
         results = [next(outputs) if isinstance(one, tf.TensorSpec) or tf.is_tensor(one) else one for one in returned]
         return tf.nest.pack_sequence_as(traced.structured_outputs, results, expand_composites=True)
@@ -81,6 +100,34 @@ class DividedStep:
         """
         if self._without_data is not None:
             self._without_data()
+
+    def _divided(self, partitioner: Partitioner, traced: Any, rows: list[bool]) -> Any:
+        """The divided step, which is built; None, said in a line, if that fails: all ranks fail alike."""
+        try:
+            return partitioner.divided(traced, rows).get_concrete_function()
+        except Exception as fault:
+            if self._strategy.world.verify == "strict":
+                raise
+            told = [*str(fault).strip().splitlines()[:1], *getattr(fault, "__notes__", ())]
+            self._say_whole(
+                f"its graph could not be divided ({type(fault).__name__}: {' '.join(told)}); please report this"
+            )
+            return None
+
+    def _say_whole(self, why: str) -> None:
+        if self._strategy.world.is_chief and not self._has_said_whole:
+            self._has_said_whole = True
+            _LOGGER.warning(
+                "every worker computes all rows of %s, so more workers do not make it faster: %s [whole-steps]",
+                self.__name__,
+                why,
+            )
+
+    def _whole(self, leaf: Any, replica: PacelineReplicaContext) -> Any:
+        """A component of the whole batch. Collective."""
+        if not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) and (not tf.is_tensor(leaf) or leaf.shape.rank == 0):
+            return leaf
+        return of_all_ranks(replica.collectives, replica.rows, self._strategy.group, leaf)
 
     def _place(self, replica: PacelineReplicaContext) -> tuple[Any, Any]:
         """How many rows there are in all, and which is this rank's first: both int64. Collective."""
@@ -99,7 +146,7 @@ class DividedStep:
         Rows of tensors that are no simple arrays are gathered first.
         """
         if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
-            leaf = of_all_ranks(replica.collectives, replica.rows, self._strategy.group, leaf)
+            leaf = self._whole(leaf, replica)
             tensors = tf.nest.flatten(leaf, expand_composites=True)
             return tf.type_spec_from_value(leaf), [False] * len(tensors), tensors
         if not tf.is_tensor(leaf):

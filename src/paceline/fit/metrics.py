@@ -20,8 +20,7 @@ import tensorflow as tf
 
 from paceline.fit.losses import within_a_metric
 from paceline.fit.replica import current_replica
-from paceline.fit.strategies import divided_strategy_of, paceline_strategy_of
-from paceline.strategy.as_one_worker import is_as_one_worker
+from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import as_written
 from paceline.strategy.replica_context import PacelineReplicaContext
@@ -114,9 +113,9 @@ def combined_in_model(keras_get: Function) -> Function:
     """Keras's `Trainer.get_metrics_result` over all ranks, in one message. Collective."""
 
     def get_metrics_result(self: Any) -> Any:
-        strategy = paceline_strategy_of(self)
-        if divided_strategy_of(self) is not None or is_as_one_worker():
+        if current_replica() is None:
             return keras_get(self)  # of a step that is divided, each rank has the sums of all
+        strategy = paceline_strategy_of(self)
         for metric in self.metrics:
             remember(metric, strategy)
         with _totals_of(self.metrics_variables, _reader_over(strategy)):

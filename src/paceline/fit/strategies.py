@@ -47,14 +47,9 @@ def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
 
 
 def divided_strategy_of(model: Any) -> SynchronousStrategy | None:
-    """The strategy over whose ranks each step of `model` is divided, if its steps are (`--divide-steps`).
-
-    An eager step has no graph to divide: it runs as without the option.
-    """
+    """The strategy over whose ranks each step of `model` is divided; None of a model that trains on one rank."""
     strategy = paceline_strategy_of(model)
-    if strategy is None or strategy.group.size == 1 or not strategy.world.divides_steps or model.run_eagerly:
-        return None
-    return strategy
+    return None if strategy is None or strategy.group.size == 1 else strategy
 
 
 def pipeline_strategy_of(model: Any) -> PipelineStrategy | None:

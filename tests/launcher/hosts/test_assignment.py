@@ -32,7 +32,7 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
         bind="none",
         drop_in=False,
         allow_independent=True,
-        divide_steps=True,
+        verify="strict",
         rank_variables=True,
         communication="ring",
         strict=True,

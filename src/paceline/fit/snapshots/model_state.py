@@ -16,9 +16,8 @@ import tensorflow as tf
 
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
-from paceline.fit.strategies import divided_strategy_of
 from paceline.resilience.parts import Arrays, Part, Saved, Scope
-from paceline.resilience.saved_variables import are_sums, assign, check, described, variables_part
+from paceline.resilience.saved_variables import assign, check, described, variables_part
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -36,11 +35,6 @@ def model_parts(model: Any, *, is_chief: bool) -> list[Part]:
         is_chief: Whether this rank says what all ranks see.
     """
 
-    def of_this_rank() -> tuple[list[Any], list[Any]]:
-        return are_sums(own_variables(model), accumulated_gradients(model, of_this_rank=True))
-
-    # Of steps that are divided, each rank has the sums of all.
-    of_sums = Scope.SUM if divided_strategy_of(model) is None else Scope.GROUP
     return [
         Part(
             "model",
@@ -50,8 +44,7 @@ def model_parts(model: Any, *, is_chief: bool) -> list[Part]:
             lambda saved: _prepare(model, saved),
         ),
         unlisted_part("model.unlisted", lambda: unlisted_state_of(model), is_chief=is_chief),
-        variables_part("model.sums", of_sums, lambda: of_this_rank()[0], "metric variable"),
-        variables_part("model.own", Scope.RANK, lambda: of_this_rank()[1], "metric variable"),
+        variables_part("model.sums", Scope.GROUP, lambda: own_variables(model), "metric variable"),
     ]
 
 
@@ -201,23 +194,17 @@ def _others(variables: Iterable[Any], known: set[int]) -> list[Any]:
 
 
 def own_variables(model: Any) -> list[Any]:
-    """Sums over this rank's rows: of metrics, and of gradients that are not summed over ranks yet (`gradients.py`)."""
+    """Sums over rows: of metrics, and of gradients that are accumulated."""
     memo = unlisted_state_of(model).memo
     if "metrics" not in memo:
         memo["metrics"] = [*model.metrics]  # walks all layers; a metric may get its variables later
     return [*(one for metric in memo["metrics"] for one in metric.variables), *accumulated_gradients(model)]
 
 
-def accumulated_gradients(model: Any, *, of_this_rank: bool = False) -> list[Any]:
-    """Those of all its optimizers; or only those that are of this rank's rows: an inner one gets sums over ranks."""
+def accumulated_gradients(model: Any) -> list[Any]:
+    """Those of all its optimizers."""
     optimizers = unlisted_state_of(model).optimizers
-    inner = [getattr(optimizer, "inner_optimizer", None) for optimizer in optimizers]
-    return [
-        sums
-        for optimizer in optimizers
-        if not (of_this_rank and any(optimizer is one for one in inner))
-        for sums in compat.accumulated_gradients(optimizer)
-    ]
+    return [sums for optimizer in optimizers for sums in compat.accumulated_gradients(optimizer)]
 
 
 # What Keras does not list.
