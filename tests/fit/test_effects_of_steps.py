@@ -1,4 +1,4 @@
-"""What a divided step (`--divide-steps`) does besides computing happens once, on the chief, with the whole batch."""
+"""What a divided step does besides computing happens once, on the chief, with the whole batch."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_name("effects_jobs.py")
 @pytest.mark.parametrize("case", ["trained", pytest.param("for the chief", marks=pytest.mark.proof)])
 def test_a_step_prints_calls_python_and_writes_summaries_once(worlds: Worlds, tmp_path: Path, case: str) -> None:
     one = worlds.plain.run(SCRIPT, "trained", str(tmp_path / "one"))
-    several = worlds.of(2, divided=True).run(SCRIPT, case, str(tmp_path / "several"))
+    several = worlds.of(2).run(SCRIPT, case, str(tmp_path / "several"))
     [alone], [chief, follower] = one.told, several.told
     for rank in (chief, follower):
         np.testing.assert_allclose(rank["numbers"], alone["numbers"], rtol=RELATIVE_FLOAT64, atol=1e-12)
@@ -37,10 +37,10 @@ def test_a_step_prints_calls_python_and_writes_summaries_once(worlds: Worlds, tm
 def test_an_exception_in_python_is_raised_on_all_ranks(worlds: Worlds, tmp_path: Path) -> None:
     """The other ranks would wait for what the chief's Python returns."""
     [alone] = worlds.plain.run(SCRIPT, "raised", str(tmp_path / "one")).told
-    case = worlds.of(2, divided=True).run(SCRIPT, "raised", str(tmp_path / "several"))
+    case = worlds.of(2).run(SCRIPT, "raised", str(tmp_path / "several"))
     for told in (alone, *case.told):
         assert "LookupError: no third call" in told["raised"]
     np.testing.assert_allclose(case.told[0]["numbers"], alone["numbers"], rtol=RELATIVE_FLOAT64, atol=1e-12)
     np.testing.assert_allclose(case.told[1]["numbers"], case.told[0]["numbers"], rtol=0, atol=0)
-    [again] = {str(told["calls"]) for told in worlds.of(2, divided=True).run(SCRIPT, "raised", str(tmp_path)).told[:1]}
+    [again] = {str(told["calls"]) for told in worlds.of(2).run(SCRIPT, "raised", str(tmp_path)).told[:1]}
     assert again == str(alone["calls"]), "the ranks still meet in their messages"
