@@ -28,6 +28,8 @@ class Judge(keras.Model):
         self.optimizer.apply(tape.gradient(loss, self.judge.trainable_variables), self.judge.trainable_variables)
         return {"objective": loss}
 
+    number = "objective"
+
 
 def noisy() -> keras.Model:
     return keras.Sequential([keras.Input((8,)), Noise(), keras.layers.Dense(1)])
@@ -43,9 +45,12 @@ for make in (noisy, Judge, unrelated):
     for is_fixed in (True, False):
         for is_eager in (False, True):
             try:
+                keras.utils.set_random_seed(1)
                 model = make()
                 model.compile("sgd", "mse", run_eagerly=is_eager)
-                model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=is_fixed), verbose=0)
+                data = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=is_fixed)
+                [loss] = model.fit(data, verbose=0).history[getattr(model, "number", "loss")]
+                print(f"{make.__name__} fixed={is_fixed} eager={is_eager}: loss {loss:.5f}")
             except (ValueError, tf.errors.InvalidArgumentError) as fault:
                 text = " ".join(str(fault).split())
                 print(f"{make.__name__} fixed={is_fixed} eager={is_eager}: {type(fault).__name__}: {text}")

@@ -1,4 +1,4 @@
-"""A constant batch size in a model or a step: the error of shapes came from the user's own line, without a reason."""
+"""A constant batch size in a model or a step, which each rank's rows did not fit."""
 
 from pathlib import Path
 
@@ -10,21 +10,19 @@ SCRIPT = Path(__file__).with_name("constant_rows.py")
 
 
 @pytest.mark.processes
-def test_errors_of_shapes_say_that_a_worker_has_a_part_of_the_rows(tmp_path: Path) -> None:
+def test_a_constant_batch_size_trains_in_fit_and_is_explained_in_a_loop_of_replicas(tmp_path: Path) -> None:
     ended = run_workers(2, SCRIPT, folder=tmp_path, limit_seconds=280)
     assert ended.code == 1
     for rank in (0, 1):
-        for model in ("noisy", "Judge", "unrelated"):
-            told = ended.lines(f"[{rank}] {model} fixed=")
-            assert len(told) == 4, ended.output
-            has_reason = [
-                "ValueError: each of the 2 workers" in line and "of shape (16, 8), (16, 1), but" in line
-                for line in told
-            ]
-            assert all(has_reason) if model != "unrelated" else not any(has_reason), told
-            assert all(line.endswith("[rows]") for line in told) == (model != "unrelated"), told
-    reported = [line for line in ended.output.splitlines() if "[rows]" in line and " fixed=" not in line]
-    assert reported, "of the error that nobody caught"
+        told = ended.lines(f"[{rank}] unrelated fixed=")
+        assert len(told) == 4, ended.output
+        assert not any(line.endswith("[rows]") for line in told), told
+    for model in ("noisy", "Judge"):
+        losses = [line.partition("loss ")[2] for line in ended.output.splitlines() if f"] {model} fixed=" in line]
+        assert len(losses) == 2 * 4, ended.output
+        assert len(set(losses)) == 1, "with and without a graph, and with batches of a known and an unknown size"
+    reported = [line for line in ended.output.splitlines() if "ValueError: each of the 2 workers" in line]
+    assert any(line.endswith("[rows]") for line in reported), ended.output
 
 
 _PAIRS_ON_THREE_WORKERS = """
@@ -41,18 +39,15 @@ model = Model(inputs, keras.layers.Dense(3)(inputs))
 model.compile("sgd")
 spec = tf.TensorSpec((None, 5, 6))
 pairs = tf.data.Dataset.from_generator(lambda: iter(np.ones((4, 2, 5, 6))), output_signature=spec)
-model.fit(pairs, verbose=0)
-print("trained")
+print("trained", model.fit(pairs, verbose=0).history["loss"][0])
 """
 
 
 @pytest.mark.proof
 @pytest.mark.processes
-def test_a_job_whose_axis_0_is_shorter_than_its_workers_ends_with_the_reason(tmp_path: Path) -> None:
-    """One worker had an anchor, one a positive, one nothing; the error spoke of a slice index."""
+def test_a_job_whose_axis_0_is_shorter_than_its_workers_trains(tmp_path: Path) -> None:
+    """One worker had an anchor, one a positive, one nothing."""
     (tmp_path / "pairs.py").write_text(_PAIRS_ON_THREE_WORKERS)
     ended = run_workers(3, "pairs.py", folder=tmp_path, limit_seconds=280)
-    assert ended.code == 1, ended.output
-    assert "trained" not in ended.output
-    assert "train_step cannot be built for the part of one worker, of shape (" in ended.output
-    assert any(line.startswith("ValueError: ") and line.endswith(" [rows]") for line in ended.output.splitlines())
+    assert ended.code == 0, ended.output
+    assert ended.output.count("trained 0.0") == 3, ended.output

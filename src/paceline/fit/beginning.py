@@ -10,14 +10,12 @@ import weakref
 from itertools import zip_longest
 from typing import Any
 
-import keras
 import numpy as np
 
 from paceline.comm.group import Group
 from paceline.comm.script_lines import lines_of_ranks
 from paceline.data.batch_rows import DataDescription, local_slice
 from paceline.errors import DesynchronizedError
-from paceline.fit.compat import all_layers
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -40,12 +38,9 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
         training: Whether this is a `fit`'s training data.
 
     Raises:
-        ValueError: layers that carry states of other rows than a replica's over batches; in a `fit` also a batch of
-            fewer rows than replicas, or more steps than the data has batches.
+        ValueError: in a `fit`: a batch of fewer rows than replicas, or more steps than the data has batches.
         DesynchronizedError: ranks have different models, data or step counts; the message has both values.
     """
-    if not data.is_local:
-        _check_states(model, data.batch_size, strategy.group.size)
     if training:
         _check_batch(data, strategy.group.size)
         _check_steps(data)
@@ -57,56 +52,6 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
             return
         said.add(line)
         _LOGGER.info("%s", line)
-        if names := losses_of_whole_batches(getattr(model, "loss", None)):
-            _LOGGER.warning(
-                "the loss %s combines the rows of a batch. Each rank computes the loss from its own rows, and "
-                "the mean over ranks differs from the loss that one worker computes. With Dice and Tversky, set "
-                "axis= to all axes but the first to get one value per row.",
-                ", ".join(names),
-            )
-
-
-def _check_states(model: Any, batch_size: int | None, size: int) -> None:
-    names = layers_of_other_rows(model, batch_size, size)
-    if names:
-        raise ValueError(
-            f"stateful=True in {', '.join(names)}: such a layer keeps one state per row of a fixed batch size, "
-            f"and each of the {size} replicas gets only its part of the global batch "
-            f"({'of unknown size' if batch_size is None else f'{batch_size} rows'}). Build the layer for the "
-            "rows of one replica, the same number on all replicas: keras.Input(batch_shape=(global_batch_size "
-            f"// {size}, ...)). Row k of a batch is then on the same replica in each step. Or remove "
-            "stateful=True, or train on one worker. [stateful-layer]"
-        )
-
-
-def layers_of_other_rows(model: Any, batch_size: int | None, size: int) -> list[str]:
-    """Names of the layers that keep a state for each row, but not of a replica's rows of each batch; pure."""
-    return [
-        layer.name
-        for layer in all_layers(model)
-        if getattr(layer, "stateful", False) is True
-        and not isinstance(layer, keras.layers.Bidirectional)  # the two in it are looked at
-        and (batch_size is None or _rows_of_states(layer) != {batch_size / size})
-    ]
-
-
-def _rows_of_states(layer: Any) -> set[int | None]:
-    return {state.shape[0] for state in keras.tree.flatten(getattr(layer, "states", None)) if hasattr(state, "shape")}
-
-
-def losses_of_whole_batches(loss: Any) -> list[str]:
-    """Names of the Keras losses in what `compile` was given that do not take each row by itself; pure."""
-    found = set()
-    for one in keras.tree.flatten(loss):
-        name = one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__)
-        is_keras = isinstance(one, str | keras.losses.Loss) or one in _FUNCTIONS_OF_WHOLE_BATCHES
-        if is_keras and name.lower() in _OF_WHOLE_BATCHES and getattr(one, "axis", None) is None:
-            found.add(name)
-    return sorted(found)
-
-
-_OF_WHOLE_BATCHES = ("dice", "tversky", "circle")
-_FUNCTIONS_OF_WHOLE_BATCHES = tuple(getattr(keras.losses, name) for name in _OF_WHOLE_BATCHES)
 
 
 def _check_batch(data: DataDescription, size: int) -> None:

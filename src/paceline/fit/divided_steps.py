@@ -83,6 +83,10 @@ class DividedStep:
         self._traced.append((traced, divided))
         flat = [tensor for _, _, tensors in inputs for tensor in tensors]
         with tf.control_dependencies([total]):
+            # TensorFlow drops a control edge from what is an input, too. Without the edge, what waits for no data would
+            # happen in a step that does not take place.
+            takes_place = tf.no_op()
+        with tf.control_dependencies([takes_place]):
             if divided is None:
                 flat = tf.nest.flatten([self._whole(leaf, replica) for leaf in leaves], expand_composites=True)
                 outputs = iter(tf.nest.flatten(traced(*flat), expand_composites=True))
@@ -96,9 +100,10 @@ class DividedStep:
         """Runs the operations of the step that wait for no data, such as counting the step and drawing seeds.
 
         The caller calls this on all ranks when the data have ended: plain TensorFlow has run these operations by then.
-        Nothing happens before the first trace. No messages.
+        Nothing happens before the first trace, nor where ranks feed rows of their own: no worker alone has such data.
+        No messages.
         """
-        if self._without_data is not None:
+        if self._without_data is not None and not self._batch.is_local:
             self._without_data()
 
     def _divided(self, partitioner: Partitioner, traced: Any, rows: list[bool]) -> Any:
