@@ -1,4 +1,4 @@
-"""Weights that a layer assigns from its data, such as a count, a running mean or a codebook.
+"""Weights that a layer assigns from its data in a loop with `strategy.run`: a count, a running mean, a codebook.
 
 Each rank has its own rows only, so each would assign something else. `add_weight(aggregation=...)` says what all ranks
 assign, or add, instead:
@@ -6,7 +6,7 @@ assign, or add, instead:
     "mean"                   the mean over ranks, weighed by rows
     "sum"                    the sum over ranks
     "only_first_replica"     the chief's
-    "none", Keras's default  each its own: at the end of a `fit` the chief is told which weights differ
+    "none", Keras's default  each its own
 
 BatchNormalization's moving statistics are averaged before the step ends (`strategy/replica_context.py`).
 
@@ -15,17 +15,13 @@ A Python number is the same on all ranks and taken as it is, as for `tf.Variable
 
 import logging
 import threading
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from paceline.fit.compat import trained_variables
 from paceline.fit.lineage import OF_ROWS
 from paceline.fit.replica import current_replica
-from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 _LOGGER = logging.getLogger("paceline")
@@ -33,7 +29,6 @@ _LOGGER = logging.getLogger("paceline")
 Function = Callable[..., Any]
 
 _AGGREGATION = "_paceline_aggregation"
-_ASSIGNED = "_paceline_is_assigned_in_steps"
 
 _thread = threading.local()
 
@@ -60,7 +55,6 @@ def assigned(keras_assign: Function) -> Function:
         replica = current_replica()
         if replica is None or getattr(_thread, "is_combined", False):
             return keras_assign(self, value)
-        setattr(self, _ASSIGNED, True)
         if (aggregation := getattr(self, _AGGREGATION, None)) and tf.is_tensor(value):
             value = _of_all_ranks(tf.cast(value, self.dtype), aggregation, replica)
         _thread.is_combined = True  # Keras's `assign_add` calls `assign`
@@ -70,12 +64,6 @@ def assigned(keras_assign: Function) -> Function:
             _thread.is_combined = False
 
     return assign
-
-
-def note_branch(optimizer: Any, variables: Iterable[Any] | None) -> None:
-    """A branch of a step's graph trains these, or all that `optimizer` was built for. Ranks may part there."""
-    for variable in trained_variables(optimizer) if variables is None else variables:
-        setattr(variable, _ASSIGNED, True)
 
 
 def _of_all_ranks(value: Any, aggregation: str, replica: PacelineReplicaContext) -> Any:
@@ -96,52 +84,6 @@ def _of_all_ranks(value: Any, aggregation: str, replica: PacelineReplicaContext)
             value = tf.zeros_like(value)
     [total] = replica.collectives.all_reduce([tf.stop_gradient(value)])
     return total
-
-
-def tell_of_differences(model: Any, strategy: SynchronousStrategy) -> None:
-    """The chief says which weights assigned in steps have another value on another rank. Collective."""
-    weights = model.weights
-    if strategy.group.size == 1 or not weights:
-        return
-    digests = strategy.group.all_gather(np.array([_digest(weight) for weight in weights], np.int64))
-    if strategy.group.rank > 0:
-        return
-    different = differing(weights, digests)
-    if names := [weight.path for weight in different if weight.trainable]:
-        _LOGGER.warning(
-            "trained weights differ between ranks: %s. Either a train_step updates these weights in a branch "
-            "(tf.cond) whose condition differs between ranks, such as the loss of this rank; or it assigns "
-            "values computed from the rows of this rank. Use a condition that is equal on all ranks: the result "
-            "of a metric, optimizer.iterations, or the norm of the gradients.",
-            ", ".join(names),
-        )
-    if names := [weight.path for weight in different if not weight.trainable]:
-        _LOGGER.warning(
-            "weights that a layer assigns differ between ranks: %s. Each rank assigned a value computed from "
-            "its own rows, and a saved model contains the value of one rank. Set add_weight(..., "
-            'aggregation="mean") or aggregation="sum" to combine the values over ranks, or assign a value that '
-            'is equal on all ranks (tf.distribute.get_replica_context().all_reduce("sum", x)).',
-            ", ".join(names),
-        )
-
-
-def differing(weights: list[Any], digests: list[Any]) -> list[Any]:
-    """The `weights` whose digests are not alike on all ranks; pure.
-
-    Args:
-        weights: The chief's.
-        digests: Each rank's, one for each weight. A rank that has another number of them says nothing.
-    """
-    chiefs, *others = digests
-    comparable = [theirs for theirs in others if len(theirs) == len(chiefs)]
-    return [
-        weight for index, weight in enumerate(weights) if any(theirs[index] != chiefs[index] for theirs in comparable)
-    ]
-
-
-def _digest(weight: Any) -> int:
-    """Of the value of a weight that steps assign; 0 of any other, which may be large and is alike on all ranks."""
-    return zlib.crc32(np.asarray(weight.numpy()).tobytes()) if getattr(weight, _ASSIGNED, False) else 0
 
 
 def averaged_statistics(keras_call: Function) -> Function:

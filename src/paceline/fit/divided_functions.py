@@ -1,4 +1,10 @@
-"""What Keras makes of its steps where the ranks divide each of them (`divided_steps.py`)."""
+"""What Keras makes of its steps where the ranks divide each of them (`divided_steps.py`).
+
+All ranks begin and end steps together. A step begins with the sum of the ranks' rows. A rank whose data has ended
+answers that with `no_more_rows`, and the step takes place on no rank. An execution of several steps
+(`steps_per_execution`) that takes fewer, because the data has ended, answers it, too: if that meets others in their
+next step, this execution ends the epoch on all ranks, without logs.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,27 +15,22 @@ import tensorflow as tf
 from paceline.cluster.communication import Communication
 from paceline.fit.compat import trainer_module
 from paceline.fit.divided_steps import DividedStep
-from paceline.fit.steps import counter_of_steps, num_taken_by, raise_if_cut_short, was_told_by_others
 from paceline.fit.strategies import divided_strategy_of
 from paceline.fit.whole_batches import WholeBatch, coming_batch
+from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import as_written
-from paceline.strategy.replica_context import CutShort, no_more_rows
+from paceline.strategy.replica_context import CutShort, OutOfData, no_more_rows
 
 Function = Callable[..., Any]
 
 
-def divided(otherwise: Function, keras_make_function: Function) -> Function:
-    """Keras's `TensorFlowTrainer._make_function`, of a step that the ranks divide.
-
-    Args:
-        otherwise: What makes the function of any other step.
-        keras_make_function: Keras's own.
-    """
+def divided(keras_make_function: Function) -> Function:
+    """Keras's `TensorFlowTrainer._make_function`, of a step that the ranks divide."""
 
     def _make_function(self: Any, step_function: Function) -> Any:
         if (strategy := divided_strategy_of(self)) is None:
-            return otherwise(self, step_function)
+            return keras_make_function(self, step_function)
         return _DividedFunction(self, step_function, keras_make_function, strategy)
 
     return _make_function
@@ -66,25 +67,25 @@ class _DividedFunction:
         self._make_function = make_function
         self._strategy = strategy
         self._functions: dict[WholeBatch, tuple[DividedStep, Function]] = {}
-        self._num_taken = counter_of_steps() if model.steps_per_execution > 1 else None
+        self._num_taken = _counter_of_steps() if model.steps_per_execution > 1 else None
 
     def __call__(self, iterator: Any) -> Any:
         """Takes one execution. Collective."""
-        before = num_taken_by(self._num_taken)
+        before = _num_taken_by(self._num_taken)
         can_end_apart = self._strategy.world.communication is Communication.MPI
         step, function = self._step_and_function()
         try:
             outputs = function(iterator)
         except (StopIteration, tf.errors.OutOfRangeError) as end:
-            if can_end_apart and not was_told_by_others(end):
+            if can_end_apart and not _was_told_by_others(end):
                 no_more_rows(self._strategy.world)
-            raise_if_cut_short(num_taken_by(self._num_taken) - before)
+            _raise_if_cut_short(_num_taken_by(self._num_taken) - before)
             # With several steps in an execution Keras asks for data before each step; what XLA has compiled waits for
             # all of its inputs. In both cases nothing of the step has run.
             if self._num_taken is None and not self._model.jit_compile:
                 step.take_without_data()
             raise
-        is_cut_short = 0 < num_taken_by(self._num_taken) - before < self._model.steps_per_execution
+        is_cut_short = 0 < _num_taken_by(self._num_taken) - before < self._model.steps_per_execution
         if can_end_apart and is_cut_short and not no_more_rows(self._strategy.world):
             raise CutShort("the data of this rank ended in the middle of an execution of several steps")
         return outputs
@@ -102,6 +103,28 @@ class _DividedFunction:
             return total
         with tf.control_dependencies([total]), tf.control_dependencies([self._num_taken.assign_add(1)]):
             return tf.identity(total)
+
+
+def _counter_of_steps() -> Any:
+    """A variable of this rank, which no model tracks."""
+    with tf.init_scope(), tf.device("/device:CPU:0"):
+        return compat.ResourceVariable(0, trainable=False, dtype=tf.int64, name="paceline_steps_taken")
+
+
+def _num_taken_by(counter: Any) -> int:
+    """How many steps a counter has counted; 0 without one."""
+    return 0 if counter is None else int(counter)
+
+
+def _raise_if_cut_short(num_taken: int) -> None:
+    """Raises `CutShort` if an execution that has come to the end of its data had begun."""
+    if num_taken > 0:
+        raise CutShort("the data of another rank ended in the middle of an execution of several steps")
+
+
+def _was_told_by_others(end: BaseException) -> bool:
+    """Whether the data of another rank has come to its end, and not this one's."""
+    return isinstance(end, OutOfData) or OutOfData.__name__ in str(end)
 
 
 class _DividedPrediction:

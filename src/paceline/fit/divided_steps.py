@@ -132,7 +132,7 @@ class DividedStep:
         """A component of the whole batch. Collective."""
         if not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) and (not tf.is_tensor(leaf) or leaf.shape.rank == 0):
             return leaf
-        return of_all_ranks(replica.collectives, replica.rows, self._strategy.group, leaf)
+        return of_all_ranks(replica.collectives, replica.rank, leaf)
 
     def _place(self, replica: PacelineReplicaContext) -> tuple[Any, Any]:
         """How many rows there are in all, and which is this rank's first: both int64. Collective."""

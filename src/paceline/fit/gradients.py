@@ -9,7 +9,7 @@ the identity.
     apply(gradients) ─► accumulate, and each k-th time ─► sum over ranks ─► clip ─► update
     LossScaleOptimizer.apply ─► sum over ranks ─► finite? ─► inner.apply (already summed, not again)
 
-In a `train_step` of a user's they are summed earlier, where the tape gives them (`tapes.py`).
+In loops with `strategy.run` only: a trainer's step is divided as a whole (`divided_steps.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -17,29 +17,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit.assignments import note_branch
-from paceline.fit.lineage import IS_GLOBAL, OF_TAPE, From, lineage_of
-from paceline.fit.replica import current_batch_replica, current_replica, refuse_lonely_step, taking_place
-from paceline.fit.shares import as_tensor, is_gradient, is_share, mark_as_share, share_of
+from paceline.fit.lineage import From, lineage_of
+from paceline.fit.replica import current_replica, refuse_lonely_step
+from paceline.fit.shares import as_tensor
 from paceline.strategy import operation_seeds
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 
 Function = Callable[..., Any]
-
-_MIXED = (
-    "the train_step changes gradients of the global batch with numbers computed from the rows of this worker, "
-    "and passes the result to the optimizer, so each worker would get different weights. Scale or divide the "
-    "loss before the tape computes gradients; do not scale the gradients by numbers from the batch. "
-    "[mixed-gradients]"
-)
-_MIXED_EAGERLY = (
-    "with run_eagerly=True Paceline cannot tell whether the train_step passes gradients of the global batch or "
-    "of this worker to the optimizer. The step computed both kinds (gradients of one number; and gradients of "
-    "one loss per row, or by jacobian or vectorized_map) and changed them. Average the losses before the tape "
-    "computes gradients, or set run_eagerly=False. [mixed-gradients]"
-)
 
 
 def built(keras_build: Function) -> Function:
@@ -73,44 +59,20 @@ def applied(keras_apply: Function) -> Function:
             return keras_apply(self, grads, trainable_variables)
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
-        if replica.rows.is_here and not replica.rows.in_keras_step:
+        if replica.rows.is_here:
             replica.rows.statistics.settle()  # a step may copy the weights after this, for an average of them
-        variables = None if trainable_variables is None else list(trainable_variables)  # it may be read only once
-        if not replica.rows.is_here:
-            note_branch(self, variables)
         gradients = list(grads)
-        own = [index for index, gradient in enumerate(gradients) if not _is_global(gradient, replica.rows)]
-        parts = [gradients[index] for index in own]
-        if replica.rows.known and replica.rows.of_trainer:
-            parts = none_without_rows(_weighed_by_rows(parts, replica.rows), replica.rows)
-        if getattr(self, "gradient_accumulation_steps", None):
-            # Each rank adds up a part: they are summed the k-th time, or where another number of ranks goes on.
-            if replica.rank > 0:
-                gradients = [_nothing_like(gradient) for gradient in gradients]
-        else:
-            parts = summed_over_ranks(parts, replica.collectives.all_reduce, replica)
+        # Each rank accumulates a part: the parts are summed the k-th time (`clipped`).
+        if not getattr(self, "gradient_accumulation_steps", None):
+            gradients = summed_over_ranks(gradients, replica.collectives.all_reduce, replica)
             replica.gradients_are_reduced = True
-        for index, part in zip(own, parts, strict=True):
-            gradients[index] = part
         try:
-            with taking_place(), operation_seeds.of_all_ranks():
-                return keras_apply(self, gradients, variables)
+            with operation_seeds.of_all_ranks():
+                return keras_apply(self, gradients, trainable_variables)
         finally:
             replica.gradients_are_reduced = False
 
     return apply
-
-
-def scaled(keras_scale: Function) -> Function:
-    """Keras's `optimizer.scale_loss`, after which a loss is told apart no more: it is made a share before."""
-
-    def scale_loss(self: Any, loss: Any) -> Any:
-        replica = current_batch_replica()
-        if replica is not None and replica.rows.of_trainer and replica.rows.is_here and tf.is_tensor(loss):
-            return mark_as_share(keras_scale(self, share_of(loss, replica.rows)))
-        return keras_scale(self, loss)
-
-    return scale_loss
 
 
 def clipped(keras_clip: Function) -> Function:
@@ -129,95 +91,9 @@ def clipped(keras_clip: Function) -> Function:
     return _clip_gradients
 
 
-def _is_global(gradient: Any, rows: StepRows) -> bool:
-    """Whether `gradient` is that of the global batch, or was computed from such, in this step or an earlier one.
-
-    Raises:
-        RuntimeError: it is, but of this rank's rows, too; or eagerly, nothing tells.
-    """
-    if not rows.gradients_are_global or gradient is None:
-        return False
-    values = values_of(gradient)
-    if hasattr(values, IS_GLOBAL) or hasattr(values, OF_TAPE):
-        return hasattr(values, IS_GLOBAL)
-    if not tf.is_symbolic_tensor(values):
-        if rows.gradients_are_local:
-            raise RuntimeError(_MIXED_EAGERLY)
-        return True
-    behind = lineage_of(rows).of(values)
-    if From.TAPE in behind:
-        return False
-    if From.GLOBAL_GRADIENT in behind and From.DATA in behind:
-        raise RuntimeError(_MIXED)
-    return From.DATA not in behind
-
-
-def is_users(optimizer: Any) -> bool:
-    """Whether a user has written what `optimizer` does with gradients before Keras's `apply` gets them."""
-    return any(
-        name in vars(class_) and class_.__module__.split(".")[0] != "keras"
-        for class_ in type(optimizer).__mro__
-        for name in ("apply", "apply_gradients")
-    )
-
-
-def _nothing_like(gradient: Any) -> Any:
-    """What adds nothing to a sum that `gradient` belongs to."""
-    return None if gradient is None else _with_values(gradient, tf.zeros_like(values_of(gradient)))
-
-
 def values_of(gradient: Any) -> Any:
     """The numbers of a dense gradient, or of the rows that a sparse one touches."""
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else as_tensor(gradient)
-
-
-def _with_values(gradient: Any, values: Any) -> Any:
-    """A gradient of other numbers, which touches the same rows if it is sparse."""
-    is_sparse = isinstance(gradient, tf.IndexedSlices)
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if is_sparse else values
-
-
-def _weighed_by_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
-    """Gradients that are means over this rank's rows, as its share of the global ones.
-
-    Those of a tape are shares already, unless the step has divided them by its rows since. Others, which a step has
-    computed by itself, are if any Keras loss took part. In custom loops TensorFlow's rule stays: there the user
-    divides.
-    """
-
-    def share_of_rows(values: Any) -> Any:
-        # No NaN: the mean over a rank without rows is not a number, and counts nothing.
-        return tf.math.multiply_no_nan(values, rows.share(values.dtype))
-
-    def weighed(gradient: Any) -> Any:
-        values = None if gradient is None else values_of(gradient)
-        if values is None or is_share(values) or is_gradient(values):
-            return gradient
-        is_of_tape = tf.is_symbolic_tensor(values) and From.TAPE in lineage_of(rows).of(values)
-        if rows.loss_is_share and not is_of_tape:
-            return gradient
-        return _with_values(gradient, share_of_rows(tf.convert_to_tensor(values)))
-
-    return [weighed(gradient) for gradient in gradients]
-
-
-def none_without_rows(gradients: list[Any], rows: StepRows) -> list[Any]:
-    """The gradients; zeros on a rank without rows.
-
-    All of its losses are zero, but a mean over no rows, as BatchNormalization takes it, makes zero times NaN of them.
-    """
-    if tf.get_static_value(rows.local):
-        return gradients  # known to have some
-    given = [index for index, gradient in enumerate(gradients) if gradient is not None]
-    leaves = [values_of(gradients[index]) for index in given]
-    if not leaves:
-        return gradients
-    leaves = tf.cond(
-        rows.local > 0, lambda: [tf.identity(leaf) for leaf in leaves], lambda: [tf.zeros_like(leaf) for leaf in leaves]
-    )
-    for index, leaf in zip(given, leaves, strict=True):
-        gradients[index] = _with_values(gradients[index], leaf)
-    return gradients
 
 
 def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: PacelineReplicaContext) -> list[Any]:

@@ -59,7 +59,6 @@ def _install(keras: ModuleType) -> None:
         random_rows,
         runs,
         single_batches,
-        steps,
         strategies,
         tapes,
     )
@@ -78,21 +77,14 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(loss, "apply_mask", losses.masked)
     for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
         _replace_in_graphs(optimizer, "apply", gradients.applied)
-        _replace_in_graphs(optimizer, "scale_loss", gradients.scaled)
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
     _replace_in_graphs(tensorflow.GradientTape, "gradient", tapes.taken)
     _replace_in_graphs(tensorflow, "gradients", tapes.taken_in_graph)
-    for owner, name in (
-        (tensorflow.GradientTape, "jacobian"),
-        (tensorflow.GradientTape, "batch_jacobian"),
-        (tensorflow, "vectorized_map"),
-    ):
-        _replace_in_graphs(owner, name, tapes.taken_apart)
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
-    keras_fit, keras_make_function = trainer.fit, trainer._make_function
+    keras_fit = trainer.fit
     _replace_in_graphs(data_compat.ShuffleDataset, "__init__", shuffles.with_shared_seeds)
     _replace_in_graphs(tensorflow.data.Dataset, "interleave", interleaves.as_unbound)
     _replace_in_graphs(tensorflow.data.Dataset, "cache", cache_files.of_own_name)
@@ -103,12 +95,8 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "get_metrics_result", metrics.combined_in_model)
     _replace(keras.Metric, "__init__", metrics.made)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
-    _replace(trainer, "_make_function", steps.taken_together)
-    _replace(
-        trainer, "_make_function", functools.partial(divided_functions.divided, keras_make_function=keras_make_function)
-    )
+    _replace(trainer, "_make_function", divided_functions.divided)
     _replace(trainer, "make_predict_function", divided_functions.predicting)
-    _replace_in_graphs(trainer, "train_step", steps.of_keras)
     _replace(trainer, "_make_function", resumable_fit.telling_of_traces)
     _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
     _replace_in_graphs(trainer, "_aggregate_additional_loss", losses.aggregated)
@@ -120,7 +108,6 @@ def _install(keras: ModuleType) -> None:
     table_seams.install(_replace, _replace_in_graphs)
     for name in ("uniform", "normal", "randint", "dropout"):
         _replace_in_graphs(compat.random_module, name, getattr(random_rows, name))
-    _replace_in_graphs(keras.random.SeedGenerator, "next", steps.drawn_in_step)
     _replace_in_graphs(compat.random_module, "_cast_seed", random_rows.stepped_seed)
     for name in ("truncated_normal", "categorical", "gamma", "beta", "binomial"):
         _replace_in_graphs(compat.random_module, name, random_rows.other_numbers)
@@ -147,7 +134,7 @@ def _install(keras: ModuleType) -> None:
     for hook in resumable_fit.HOOKS:
         _replace(keras.callbacks.CallbackList, hook, resumable_fit.after_hook(hook))
     _replace(trainer, "_get_metrics_result_or_logs", resumable_fit.with_restored_logs)
-    _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.gathered)
+    _replace_in_graphs(compat.trainer_module, "reduce_per_replica", predictions.as_they_are)
     compat.PyDatasetAdapter._finite_generator = enqueuers.items_in_order
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
         compat.trainer_module.TFEpochIterator, resumable_fit.follow

@@ -15,10 +15,6 @@ SHARE = "_paceline_is_share"
 OWN = "_paceline_is_own"
 """On one of this rank's rows, or of none, whatever it was computed from: nobody looks behind it."""
 
-IS_GLOBAL = "_paceline_is_global"
-"""On a gradient that a tape has given, summed over ranks."""
-OF_TAPE = "_paceline_of_tape"
-"""On one that is not."""
 OF_ROWS = "_paceline_of_rows"
 """On what a layer gives for each row, although it has looked at all of them (BatchNormalization)."""
 
@@ -37,8 +33,6 @@ class From(enum.Flag):
     SUM_OVER_ROWS = enum.auto()
     LOOP_OR_BRANCH = enum.auto()
     DATA = enum.auto()
-    TAPE = enum.auto()
-    GLOBAL_GRADIENT = enum.auto()
     REDUCED_FIRST_AXIS = enum.auto()
 
 
@@ -83,10 +77,6 @@ class Lineage:
         return From.DATA in behind and From.REDUCED_FIRST_AXIS not in behind and not _is_scaled_by_a_scalar(added)
 
     def _look_at(self, tensor: Any) -> From:
-        if hasattr(tensor, IS_GLOBAL):
-            return From.GLOBAL_GRADIENT
-        if hasattr(tensor, OF_TAPE):
-            return From.TAPE | (From.SHARE if hasattr(tensor, SHARE) else From.NOTHING)
         found = From.NOTHING
         if hasattr(tensor, OWN):
             return found
@@ -127,7 +117,7 @@ def lineage_of(rows: StepRows) -> Lineage:
 
 def _ends_here(tensor: Any) -> bool:
     """Whether what is behind `tensor` does not matter any more."""
-    return any(hasattr(tensor, mark) for mark in (OWN, IS_GLOBAL, OF_TAPE))
+    return hasattr(tensor, OWN)
 
 
 def is_constant(tensor: Any) -> bool:

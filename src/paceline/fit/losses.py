@@ -138,7 +138,9 @@ def _is_mean(reduction: str | None, rows: StepRows) -> bool:
     It is if a loss inside it is one, and if the user has averaged by himself. In custom loops TensorFlow's rule stays:
     there the user divides.
     """
-    return any(_calls.gave_means[-1:]) or (reduction not in (None, "none", "sum") and rows.known and rows.of_trainer)
+    return any(_calls.gave_means[-1:]) or (
+        reduction not in (None, "none", "sum") and rows.known and rows.is_micro_batch
+    )
 
 
 def _added_up(value: Any, replica: PacelineReplicaContext | None) -> Any:
@@ -223,14 +225,14 @@ def _sum_over_ranks(replica: PacelineReplicaContext, value: Any) -> Any:
 
 
 def compute_average_loss(tensorflow_compute: Function) -> Function:
-    """`tf.nn.compute_average_loss` in a trainer's step: divided by the rows that there are, a share of the global loss.
+    """`tf.nn.compute_average_loss` in a micro-batch: divided by the rows that there are, a share of the global loss.
 
     In custom loops TensorFlow's rule stays: this rank's rows times the number of replicas.
     """
 
     def compute(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
         replica = current_batch_replica()
-        if replica is None or not replica.rows.of_trainer:
+        if replica is None or not replica.rows.is_micro_batch:
             return tensorflow_compute(per_example_loss, sample_weight, global_batch_size)
         per_example_loss = tf.convert_to_tensor(per_example_loss)
         if global_batch_size is None:
@@ -249,12 +251,12 @@ def _length_over_ranks(losses: Any, replica: PacelineReplicaContext) -> Any:
 
 
 def scale_regularization_loss(tensorflow_scale: Function) -> Function:
-    """`tf.nn.scale_regularization_loss` in a trainer's step: its result, an N-th of the loss, is a share."""
+    """`tf.nn.scale_regularization_loss` in a micro-batch: its result, an N-th of the loss, is a share."""
 
     def scale(regularization_loss: Any) -> Any:
         scaled_loss = tensorflow_scale(regularization_loss)
         replica = current_batch_replica()
-        if replica is None or not replica.rows.of_trainer:
+        if replica is None or not replica.rows.is_micro_batch:
             return scaled_loss
         replica.rows.note_share()
         return mark_as_share(scaled_loss)

@@ -27,17 +27,11 @@ from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]
 
-_OF_ALL_RANKS = "_paceline_is_of_all_ranks"
 _COMBINED = "_paceline_is_combined"
 
 _thread = threading.local()
 _readers: "WeakKeyDictionary[Any, Callable[[Sequence[Any]], list[Any]]]" = WeakKeyDictionary()
 """How a metric is read outside of steps: from its variables to their totals. Collective."""
-
-
-def is_of_all_ranks(value: Any) -> bool:
-    """Whether `value` is the result of a metric over all ranks."""
-    return bool(getattr(value, _OF_ALL_RANKS, False))
 
 
 def made(keras_init: Function) -> Function:
@@ -104,7 +98,7 @@ def combined(keras_result: Function) -> Function:
 
     def result(self: Any, *args: Any, **kwargs: Any) -> Any:
         with _totals_of(self.variables, _readers.get(self)):
-            return _marked(keras_result(self, *args, **kwargs))
+            return keras_result(self, *args, **kwargs)
 
     return result
 
@@ -122,13 +116,6 @@ def combined_in_model(keras_get: Function) -> Function:
             return keras_get(self)
 
     return get_metrics_result
-
-
-def _marked(value: Any) -> Any:
-    for leaf in tf.nest.flatten(value):
-        if getattr(_thread, "reads_totals", False) and tf.is_tensor(leaf):
-            setattr(leaf, _OF_ALL_RANKS, True)
-    return value
 
 
 @contextlib.contextmanager

@@ -1,27 +1,22 @@
-"""`predict` returns all rows, in order, on every rank, and ends on all ranks at the same step.
-
-What is gathered after each batch: rows, whether dense, ragged, sparse or text. A scalar belongs to no row: it is put
-together as a step's own number is (`steps.py`), so that there is one for each batch, as with one worker.
+"""`predict` ends on all ranks at the same step.
 
 Keras's `predict` takes its batches from the iterator in Python, before its step. Where ranks feed rows of their own and
 do not all know how many, they count them there, for each batch: an end inside the step would lose the rows of the steps
 before it in the same execution (`steps_per_execution`).
 """
 
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from paceline.comm.group import Group
 from paceline.comm.world import World
 from paceline.data.local_batches import rows_of
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.bridged_collectives import total_rows
 from paceline.strategy.graph_collectives import GraphCollectives
-from paceline.strategy.replica_context import NO_MORE, StepRows
+from paceline.strategy.replica_context import NO_MORE
 
 Function = Callable[..., Any]
 
@@ -36,40 +31,29 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def gathered(keras_reduce: Function) -> Function:
-    """Keras's `reduce_per_replica`, which for `predict` concatenates the ranks' rows. Collective then."""
+def as_they_are(keras_reduce: Function) -> Function:
+    """Keras's `reduce_per_replica`, which knows no strategy of Paceline's: its steps return whole values."""
 
     def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
-        if isinstance(strategy, SynchronousStrategy):
-            if reduction == "concat" and strategy.group.size > 1:
-                extended = strategy.extended
-                return tf.nest.map_structure(
-                    functools.partial(of_all_ranks, extended.collectives, extended.latest_rows, strategy.group), values
-                )
-            return values
-        return keras_reduce(values, strategy, reduction)
+        return values if isinstance(strategy, SynchronousStrategy) else keras_reduce(values, strategy, reduction)
 
     return reduce_per_replica
 
 
-def of_all_ranks(collectives: GraphCollectives, rows: StepRows | None, group: Group, value: Any) -> Any:
-    """One output of a step, over all ranks in rank order. Collective.
+def of_all_ranks(collectives: GraphCollectives, rank: int, value: Any) -> Any:
+    """A component of a batch, or an output of a step, over all ranks in rank order. Collective.
 
     Args:
-        collectives: Of `group`.
-        rows: The step's; None if nobody knows.
-        group: The replicas.
-        value: A tensor of any kind; ranks may differ in the number of rows.
+        collectives: Of the replicas.
+        rank: This rank's, among them.
+        value: A tensor of any kind, but no scalar; ranks may differ in the number of rows.
     """
     if isinstance(value, tf.RaggedTensor):
         lengths = [collectives.all_gather(own) for own in value.nested_row_lengths()]
         values = collectives.all_gather(value.flat_values)
         return tf.RaggedTensor.from_nested_row_lengths(values, lengths, validate=False)
     if isinstance(value, tf.SparseTensor):
-        return _sparse_of_all_ranks(collectives, group.rank, value)
-    value = tf.convert_to_tensor(value)
-    if value.shape.rank == 0:
-        return _scalar_of_all_ranks(collectives, rows, group, value)
+        return _sparse_of_all_ranks(collectives, rank, value)
     return collectives.all_gather(value)
 
 
@@ -83,15 +67,6 @@ def _sparse_of_all_ranks(collectives: GraphCollectives, rank: int, value: Any) -
     return tf.SparseTensor(
         indices, values, tf.concat([tf.reduce_sum(shapes[:, :1], 0), tf.reduce_max(shapes[:, 1:], 0)], 0)
     )
-
-
-def _scalar_of_all_ranks(collectives: GraphCollectives, rows: StepRows | None, group: Group, value: Any) -> Any:
-    """The mean over ranks, weighed by rows; what has no mean is the chief's."""
-    if not value.dtype.is_floating:
-        return collectives.broadcast([value])[0]
-    if rows is None or not rows.known:
-        return collectives.all_reduce([value / tf.cast(group.size, value.dtype)])[0]
-    return collectives.all_reduce([tf.math.multiply_no_nan(value, rows.share(value.dtype))])[0]
 
 
 def ended_together(keras_predict: Function) -> Function:

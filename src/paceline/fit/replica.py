@@ -3,7 +3,6 @@
 A training loop without communication, in which each rank would train its own model, is refused, or reported.
 """
 
-import contextlib
 from typing import Any
 
 import keras
@@ -28,14 +27,6 @@ def current_batch_replica() -> PacelineReplicaContext | None:
     """As `current_replica`, but only in steps that have a batch, whose rows can be counted."""
     context = current_replica()
     return context if context is not None and context.rows.known else None
-
-
-def taking_place() -> Any:
-    """A context whose operations wait until it is certain that the trainer's step takes place on all ranks."""
-    replica = current_batch_replica()
-    if replica is None or not replica.rows.of_trainer:
-        return contextlib.nullcontext()
-    return tf.control_dependencies([replica.rows.count()])
 
 
 def refuse_lonely_step() -> None:

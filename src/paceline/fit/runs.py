@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.comm.world import World, current_world
-from paceline.fit.assignments import tell_of_differences
 from paceline.fit.strategies import other_strategy_of, paceline_strategy_of
 from paceline.strategy.base import named_strategies
 
@@ -34,12 +33,10 @@ def started_together(keras_fit: Function) -> Function:
         object.__setattr__(self, "_paceline_in_fit", True)
         object.__setattr__(self, "_paceline_shared", False)
         try:
-            history = keras_fit(self, *args, **kwargs)
+            return keras_fit(self, *args, **kwargs)
         finally:
             object.__setattr__(self, "_paceline_in_fit", False)
             object.__setattr__(self, "_paceline_epochs", None)
-        tell_of_differences(self, strategy)
-        return history
 
     return fit
 

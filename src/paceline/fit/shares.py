@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from paceline.fit.lineage import OF_TAPE, OWN, SHARE, From, is_constant, lineage_of
+from paceline.fit.lineage import OWN, SHARE, From, is_constant, lineage_of
 from paceline.strategy.replica_context import StepRows
 
 _OF_SHARES = frozenset(
@@ -46,11 +46,6 @@ def mark_as_own(value: Any) -> Any:
 def is_share(value: Any) -> bool:
     """Whether `value` is a share; in graphs also one computed from shares, eagerly only one that was marked."""
     return _is_linear_in(value, SHARE)
-
-
-def is_gradient(value: Any) -> bool:
-    """Whether `value` is this rank's part of a gradient: as a tape has given it, or computed from such."""
-    return _is_linear_in(value, OF_TAPE)
 
 
 def _is_linear_in(value: Any, mark: str) -> bool:

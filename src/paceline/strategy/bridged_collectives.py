@@ -45,16 +45,12 @@ class BridgedCollectives(GraphCollectives):
             reduction: self._guarded(lambda *arrays, by=reduction: group.all_reduce(arrays, by))
             for reduction in Reduction
         }
-        self._counting = self._guarded(lambda rows: [np.array(self._counted(int(rows)), np.int64)])
+        self._counting = self._guarded(lambda rows: [np.array(total_rows(world, int(rows)), np.int64)])
         self._gathering = self._guarded(lambda array: [np.concatenate(group.all_gather(array))])
         self._broadcasting = self._guarded(lambda *arrays: group.broadcast(arrays))
 
     def _count_rows(self, rows: Any) -> Any:
         return self._counting([rows])[0]
-
-    def _counted(self, rows: int) -> int:
-        self.latest_own_rows = rows
-        return total_rows(self._world, rows)
 
     def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
         return self._reductions[reduction](tensors)

@@ -50,7 +50,6 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         self.collectives = graph_collectives_of(world, group)
         self._broadcast_new_variables = broadcast_new_variables and group.size > 1
         self._step_rows: StepRows | None = None
-        self.latest_rows: StepRows | None = None
         """The row counts of the step that `run` has called last."""
         nested_functions.install()
         self._lifted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -89,13 +88,12 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         try:
             return self._call_in_context(fn, args, kwargs, rows)
         except FAULTS_OF_SHAPES:
-            if not rows.of_trainer:  # a trainer's step is seen to where its graph is called
-                raise_if_rows_explain(
-                    lambda *again: self.call_unexplained(fn, *again),
-                    specs_of((args, kwargs)),
-                    self.world,
-                    name=getattr(fn, "__name__", "the step"),
-                )
+            raise_if_rows_explain(
+                lambda *again: self.call_unexplained(fn, *again),
+                specs_of((args, kwargs)),
+                self.world,
+                name=getattr(fn, "__name__", "the step"),
+            )
             raise
 
     def call_unexplained(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -109,7 +107,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
             self._step_rows,
             PacelineReplicaContext(self._container_strategy(), self.group.rank, rows, self.collectives),
         )
-        self._step_rows = self.latest_rows = rows
+        self._step_rows = rows
         try:
             with tf.device(self._device), context, operation_seeds.of_rank(self.group.rank):
                 results = fn(*args, **kwargs)

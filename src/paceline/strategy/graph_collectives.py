@@ -77,8 +77,6 @@ class GraphCollectives(ABC):
         self._world = world
         self._group = group
         self._turns = Turns()
-        self.latest_own_rows: int | None = None
-        """This rank's in the step that has counted its rows last, where Python hears of it."""
 
     @as_written
     def all_reduce(self, tensors: Sequence[Any], reduction: Reduction = Reduction.SUM) -> list[Any]:

@@ -5,7 +5,6 @@ puts into a step belongs to that step: how many rows it has, which of its number
 that is kept from one step would carry the counts of that one into the others, or be out of their scope.
 
     in a graph                    its Python runs there, converted by AutoGraph as TensorFlow would trace it
-    in an eager step of Keras     its Python runs there: the user has asked for that (`run_eagerly=True`)
     in an eager custom loop       a graph of its own, with the rows of its own arguments, as `strategy.run` makes one
 """
 
@@ -44,8 +43,6 @@ def _built_in(call: Function) -> Function:
             return call(self, *args, **kwargs)
         if not tf.executing_eagerly():
             return compat.for_graphs(self)(*args, **kwargs)
-        if context.rows.of_trainer:
-            return self.python_function(*args, **kwargs)
         return context.strategy.extended.call_as_own_graph(self, args, kwargs)
 
     return __call__

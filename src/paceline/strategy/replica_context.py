@@ -84,20 +84,12 @@ class StepRows:
         self._collectives = collectives
         self._global_by_graph: list[tuple[Any, Any]] = []
         self.statistics = MovingStatistics(self, size, collectives)
-        self.of_trainer = False
-        """Whether the step is a Keras trainer's, not one of a custom loop."""
-        self.is_training = False
-        """Whether it is a trainer's step that trains."""
-        self.in_keras_step = False
-        """Whether the trainer's own step runs, and no `train_step` of a user's."""
+        self.is_micro_batch = False
+        """Whether they are those of a micro-batch of a pipeline, and not of a step of a custom loop."""
         self.loss_is_share = False
         """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
         self.has_hidden_shares = False
         """Whether one has done so in a graph within the step's, such as a loop's, into which nobody looks."""
-        self.gradients_are_global = False
-        """Whether a tape has given gradients that are summed over ranks."""
-        self.gradients_are_local = False
-        """Whether a user's step has got any that are this rank's."""
         self.lineage: Any = None
         """What its numbers have been found to be computed from (`fit/lineage.py`)."""
         self._graph = _current_graph()
@@ -270,10 +262,6 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
     def _merge_call(self, merge_fn: Any, args: Any, kwargs: Any) -> Any:
         with operation_seeds.of_all_ranks():
             return super()._merge_call(merge_fn, args, kwargs)
-
-    def summed(self, tensors: Sequence[Any]) -> list[Any]:
-        """The sums of `tensors` over ranks, equal shapes and dtypes on all of them; differentiable. Collective."""
-        return list(self._differentiable_sum(*tensors))
 
     def _differentiable_sum(self, *tensors: Any) -> Any:
         """Sum over ranks; the gradient of a sum over ranks is the sum over ranks of the gradients."""

@@ -26,9 +26,7 @@ def specs_of(arguments: Any) -> Any:
     return tf.nest.map_structure(_spec_of, arguments)
 
 
-def raise_if_rows_explain(
-    call: Callable[..., Any], specs: Any, world: World, *, name: str, num_rows: int | None = None
-) -> None:
+def raise_if_rows_explain(call: Callable[..., Any], specs: Any, world: World, *, name: str) -> None:
     """Raises a better error than a step's own one if the step has failed because of this worker's number of rows.
 
     The step's Python runs up to twice more, to build graphs that nobody runs.
@@ -38,13 +36,12 @@ def raise_if_rows_explain(
         specs: From `specs_of`, of the step's arguments.
         world: Of the step.
         name: The step's.
-        num_rows: The rows that this worker has in it, for specs that do not say; None: they do, or nobody knows.
 
     Raises:
         ValueError: the number of rows is the reason.
     """
     known = [leaf.shape[0] for leaf in tf.nest.flatten(specs) if _has_rows(leaf)]
-    num_rows = next((size for size in known if size is not None), num_rows)
+    num_rows = next((size for size in known if size is not None), None)
     size = world.data.size
     if size == 1 or world.fatal is not None or not known or num_rows is None:
         return

@@ -196,7 +196,6 @@ class _Tracing:
         sums = BatchSums()
         made = _Forward(sums, MicroBatchRows(rows[0], rows[1], rows[2], sums))
         context = MicroBatchContext(model.distribute_strategy, made.rows, sums)
-        made.rows.is_training = self._training
         with context:
             tensors = dict(zip(map(id, model.inputs), compat.standardized(model, x), strict=True))
             tensors.update(zip(map(id, chunk.received), received, strict=True))

@@ -54,8 +54,7 @@ class MicroBatchRows(StepRows):
     def __init__(self, local: Any, begin: Any, total: Any, sums: "BatchSums") -> None:
         super().__init__(local, 0, _SEVERAL, sums)  # type: ignore[arg-type]  # it has what is asked of it
         self._begin, self._total = begin, total
-        self.of_trainer = True
-        self.in_keras_step = True
+        self.is_micro_batch = True
 
     def begin(self) -> Any:
         """int64 scalar: the first row."""
