@@ -29,7 +29,7 @@ a step reads a variable twice, TensorFlow's grappler may drop the edge from a re
 then come first (`docs/exactness.md`)."""
 
 _START_SECONDS = 120.0
-_CASE_SECONDS = 200.0
+_CASE_SECONDS = 400.0
 _AFTER_A_FAILURE_SECONDS = 5.0
 """The others may be about to tell the same, or wait for the failed rank for ever."""
 

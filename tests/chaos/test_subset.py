@@ -7,7 +7,7 @@ import pytest
 from harness import Lab, last_lines
 from schedules import ACTIONS, PHASES, Case, every_rank_of_replicas, subset
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 JOBS = ("all_callbacks", "all_layers")
 CASES = [*subset(JOBS)]

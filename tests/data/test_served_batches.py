@@ -20,7 +20,7 @@ PROOF = (
     "repeated",
 )
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("pipeline", [*QUICK, *(pytest.param(name, marks=pytest.mark.proof) for name in PROOF)])

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parent / "order_jobs.py"
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_order_is_made_deterministic_and_said(worlds: Worlds) -> None:
     """The attribute of a stage overrides the options of the dataset, so ranks read batches of other rows."""
     done = worlds.of(2).run(SCRIPT, "")

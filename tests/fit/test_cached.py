@@ -8,7 +8,7 @@ import pytest
 from programs import run_python
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("together")]
 
 SCRIPT = Path(__file__).parent / "cached_jobs.py"
 

@@ -7,7 +7,7 @@ from foreign_jobs import ROWS, SHARDS, write
 
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("together")]
 
 SCRIPT = Path(__file__).parent / "foreign_jobs.py"
 

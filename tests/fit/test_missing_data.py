@@ -6,7 +6,7 @@ import pytest
 
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("together")]
 
 SCRIPT = Path(__file__).parent / "missing_data_jobs.py"
 

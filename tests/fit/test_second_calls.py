@@ -8,7 +8,7 @@ import pytest
 from programs import Ended, run_workers
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("together")]
 
 SCRIPT = Path(__file__).parent / "second_call_jobs.py"
 
@@ -53,9 +53,9 @@ def test_a_shuffle_below_repeat_goes_on_where_the_steps_have_come_to(worlds: Wor
 def test_a_second_fit_on_a_repeated_shuffle_resumes_with_its_orders(tmp_path: Path) -> None:
     """A fit that was passed over drew one seed of a shuffle below `repeat`, however many repetitions it had begun."""
     script = Path(__file__).with_name("repeated_job.py")
-    undisturbed = run_workers(2, script, folder=tmp_path, limit_seconds=200)
+    undisturbed = run_workers(2, script, folder=tmp_path, limit_seconds=400)
     snapshots = ("--snapshot-dir", str(tmp_path / "run"), "--snapshot-every", "1000", "--max-restarts", "1")
-    killed = run_workers(2, *snapshots, "--chaos", "kill:rank=1,step=26", script, folder=tmp_path, limit_seconds=200)
+    killed = run_workers(2, *snapshots, "--chaos", "kill:rank=1,step=26", script, folder=tmp_path, limit_seconds=400)
     assert "call 1 of fit had finished after step 18" in killed.output, killed.output
     assert _end_of(killed) == _end_of(undisturbed)
 
@@ -75,11 +75,11 @@ def test_whole_epochs_of_a_finite_repeat_have_the_orders_of_plain_keras(worlds: 
 def test_finite_repeats_go_on_with_their_orders_on_another_number_of_workers(tmp_path: Path) -> None:
     """Each earlier iterator drew one seed, however often it repeats, in the `fit` that goes on and the one before."""
     script = Path(__file__).with_name("finite_repeats_job.py")
-    undisturbed = run_workers(1, script, folder=tmp_path, limit_seconds=200)
+    undisturbed = run_workers(1, script, folder=tmp_path, limit_seconds=400)
     snapshots = ("--snapshot-dir", str(tmp_path / "run"), "--snapshot-every", "2")
-    killed = run_workers(2, *snapshots, "--chaos", "kill:rank=1,step=37", script, folder=tmp_path, limit_seconds=200)
+    killed = run_workers(2, *snapshots, "--chaos", "kill:rank=1,step=37", script, folder=tmp_path, limit_seconds=400)
     assert killed.code != 0, killed.output
-    resumed = run_workers(1, *snapshots, script, folder=tmp_path, limit_seconds=200)
+    resumed = run_workers(1, *snapshots, script, folder=tmp_path, limit_seconds=400)
     assert "call 1 of fit had finished after step 24" in resumed.output, resumed.output
     assert "resuming from the snapshot of step 3" in resumed.output, resumed.output
     numbers, expected = (json.loads(_end_of(ended)) for ended in (resumed, undisturbed))

@@ -11,7 +11,7 @@ from paceline.errors import EXIT_FAILED
 from programs import run_workers
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("together")]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("together")]
 
 LIMIT_SECONDS = 200.0
 SCRIPT = Path(__file__).parent / "sources_jobs.py"

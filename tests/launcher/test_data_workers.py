@@ -14,7 +14,7 @@ from tests.launcher.conftest import Finished, Job, wait_until
 from process_table import Seen
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 SCRIPT = Path(__file__).with_name("served_rows.py")
 LIMIT_SECONDS = 300.0

@@ -35,7 +35,7 @@ rank = numpy.array([paceline.rank() + 1.0])
 print(paceline.rank(), paceline.__file__, current_world().group.all_reduce(rank)[0])
 """
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 
 def finished(command: Sequence[str | Path], folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":

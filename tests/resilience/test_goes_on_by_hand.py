@@ -12,7 +12,7 @@ from ports import HoldPorts
 from programs import Ended, Program, start_python
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SCRIPT = Path(__file__).with_name("goes_on_by_hand.py")
 LIMIT_SECONDS = 90.0

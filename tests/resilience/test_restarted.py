@@ -6,7 +6,7 @@ import pytest
 
 from programs import Ended, run_workers
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(400), pytest.mark.xdist_group("killed")]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("killed")]
 
 SCRIPT = """
 import os, shutil, signal, sys, time
@@ -51,7 +51,7 @@ def test_a_job_that_dies_without_a_snapshot_begins_anew_and_is_told_so(tmp_path:
     script.write_text(SCRIPT)
     undisturbed = end_of(run_workers(1, "--seed", "7", script, "plain", folder=tmp_path))
     options = ("--seed", "7", "--max-restarts", "2", "--snapshot-dir", str(tmp_path / "run"))
-    struck = run_workers(1, *options, script, "struck", folder=tmp_path, limit_seconds=200)
+    struck = run_workers(1, *options, script, "struck", folder=tmp_path, limit_seconds=400)
     assert end_of(struck) == undisturbed
     assert (tmp_path / "struck.csv").read_text() == (tmp_path / "plain.csv").read_text()
     assert "BackupAndRestore is inactive in this fit" in struck.output

@@ -12,7 +12,7 @@ import pytest
 
 from worlds import Case, Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("resume")]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("resume")]
 
 SCRIPT = Path(__file__).parent / "resume_jobs.py"
 

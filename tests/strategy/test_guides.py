@@ -7,7 +7,7 @@ import pytest
 
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("guides")]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("guides")]
 
 PROGRAMS = Path(__file__).parent / "guides" / "run_all.py"
 LIMIT_SECONDS = 240.0

@@ -20,7 +20,7 @@ from servers_in_process import EARLY_DATA
 from servers_in_process import strategy as strategy_of
 
 from paceline.cluster.spec import Address, ClusterSpec
-from paceline.fit.dealing.dealt_functions import cancel, dealer_of
+from paceline.fit.dealing.dealt_functions import cancel, dealer_of, version_of
 from paceline.fit.dealing.home_metrics import HomeMetrics
 from paceline.strategy.chief_of_servers import tells_of_lost_server
 from paceline.strategy.parameter_server import EvaluatingStrategy
@@ -622,7 +622,8 @@ def stale(max_staleness: str, steps_per_execution: str, num_others: str) -> Any:
 
     def let_go() -> None:
         late = time.monotonic() + 60.0
-        while int(model.optimizer.iterations.numpy()) < num_ended and time.monotonic() < late:
+        # Not the optimizer's steps: a step is counted there before it has ended.
+        while int(version_of(model).count.numpy()) < num_ended and time.monotonic() < late:
             time.sleep(0.002)
         model.go.assign(1.0)
 

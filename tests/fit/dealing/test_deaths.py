@@ -12,7 +12,7 @@ JOB, INTERRUPTED = (Path(__file__).with_name(name) for name in ("deaths_job.py",
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_steps_of_killed_workers_are_done_again(tmp_path: Path) -> None:
     """TensorFlow connects with all workers or none: one that stayed dead kept another from coming back."""
     options = ("--workers", "3", "--ps", "1", "--max-restarts", "4", "--hang-timeout", "15")
@@ -32,7 +32,7 @@ def test_steps_of_killed_workers_are_done_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_training_goes_on_from_the_newest_snapshot(tmp_path: Path) -> None:
     def run(fault: str) -> Ended:
         options = ["--max-restarts", "2", "--snapshot-dir", tmp_path / fault.removeprefix("after-")]

@@ -13,7 +13,7 @@ import pytest
 from paceline.errors import EXIT_CONFIGURATION
 from programs import Program, run_python, start_python
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 SCRIPT = Path(__file__).with_name("followed.py")
 LIMIT_SECONDS = 400.0

@@ -109,7 +109,7 @@ print("METRICS", model.evaluate(*data, verbose=0))
 def test_snapshots_of_a_job_that_has_ended(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(TRAINS)
-    ended = run_python(script, folder=tmp_path, limit_seconds=200)
+    ended = run_python(script, folder=tmp_path, limit_seconds=400)
     assert ended.code == 0, ended.output
     loss, accuracy = json.loads(ended.output.partition("METRICS ")[2].partition("\n")[0])
     directory = tmp_path / "snapshots"

@@ -6,7 +6,7 @@ import pytest
 
 from programs import run_workers
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 _SCRIPT = Path(__file__).with_name("pipeline_job.py")
 

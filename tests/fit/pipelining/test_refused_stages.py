@@ -6,7 +6,7 @@ import pytest
 
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600), pytest.mark.xdist_group("parity")]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
 
 _SCRIPT = Path(__file__).with_name("refused_cases.py")
 

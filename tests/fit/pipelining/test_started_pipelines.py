@@ -11,7 +11,7 @@ from paceline.errors import EXIT_PREEMPTED
 from ports import HoldPorts
 from programs import Ended, run_python, run_workers, start_python
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 _SCRIPT = Path(__file__).with_name("started_job.py")
 _SEED = {"PACELINE_SEED": "5"}

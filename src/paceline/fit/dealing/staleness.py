@@ -27,7 +27,8 @@ class Version:
 
     def __init__(self) -> None:
         with tf.init_scope(), tf.device("/job:ps/task:0/device:CPU:0"):
-            self._count = ResourceVariable(0, trainable=False, dtype=tf.int64, name="version")
+            self.count = ResourceVariable(0, trainable=False, dtype=tf.int64, name="version")
+            """int64 scalar: the updates so far."""
 
     def run(self, strategy: Any, step: Callable[[Any], Any], batch: Any) -> tuple[Any, list[Any]]:
         """Runs a step that updates variables, in a graph.
@@ -41,8 +42,8 @@ class Version:
             What the step returns, and a list of its staleness: a scalar, int64.
         """
         graph = get_default_graph()
-        with tf.device(self._count.device):
-            before = self._count.read_value()
+        with tf.device(self.count.device):
+            before = self.count.read_value()
         num_before = len(graph.get_operations())
 
         def begun(batch: Any) -> Any:  # in it, since a replica's thread does not know what is around `run`
@@ -51,9 +52,9 @@ class Version:
 
         outputs = strategy.run(begun, args=(batch,))
         on_servers = [one for one in graph.get_operations()[num_before:] if _uses_server(one)]
-        with tf.device(self._count.device), tf.control_dependencies(on_servers):
+        with tf.device(self.count.device), tf.control_dependencies(on_servers):
             # One operation: of two steps that end together, each has to get a number of its own.
-            after = tf.raw_ops.ResourceCountUpTo(resource=self._count.handle, limit=tf.int64.max, T=tf.int64)
+            after = tf.raw_ops.ResourceCountUpTo(resource=self.count.handle, limit=tf.int64.max, T=tf.int64)
             return outputs, [after - before]
 
 
