@@ -112,6 +112,16 @@ def test_a_rank_without_images_of_unknown_size_takes_another_ranks_size(results:
 
 
 @pytest.mark.parametrize("size", ON_TWO)
+def test_ranks_that_trace_different_steps_are_told_where(results: Results, size: int) -> None:
+    """Each would have divided a step of its own: other numbers, or messages that do not meet."""
+    constant, printing = _same_on_all(results, size, "steps_that_ranks_trace_differently")
+    assert constant.startswith("DesynchronizedError: the ranks have traced different steps of train_step")
+    assert constant.count("Const in together_jobs.py:") == 2
+    assert printing.startswith("DesynchronizedError: the ranks have traced different steps of train_step")
+    assert "in together_jobs.py:" in printing
+
+
+@pytest.mark.parametrize("size", ON_TWO)
 def test_a_step_is_traced_once(results: Results, size: int) -> None:
     assert _same_on_all(results, size, "traces_of_a_step") == 1
 

@@ -435,6 +435,29 @@ def moving_statistics() -> Any:
 
 
 @case
+def steps_that_ranks_trace_differently() -> Any:
+    class OfRank(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            return {**super().train_step(data), "rank": tf.constant(7.0 if RANK == LAST else 5.0)}
+
+    class OfOneRank(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            if RANK == LAST:
+                tf.print("the last")
+            return super().train_step(data)
+
+    def of(kind: Any) -> Any:
+        model = kind([keras.Input((6,)), layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    x, y = table()
+    layers.Dense(1, name=f"dense_{RANK}")  # names may differ
+    of(keras.Sequential).fit(x, y, verbose=0)
+    return [error_of(lambda kind=kind: of(kind).fit(x, y, verbose=0)) for kind in (OfRank, OfOneRank)]
+
+
+@case
 def traces_of_a_step() -> Any:
     """Variables that only the first step makes, the optimizer's, would make TensorFlow trace it again."""
     traces = []

@@ -20,6 +20,7 @@ import tensorflow as tf
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.predictions import of_all_ranks
 from paceline.fit.replica import current_replica
+from paceline.fit.same_steps import compare_steps
 from paceline.fit.whole_batches import WholeBatch
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
@@ -76,6 +77,9 @@ class DividedStep:
             traced = tf.function(_run_by_default(self._step_function), reduce_retracing=True).get_concrete_function(
                 specs
             )
+            if not self._traced and not self._batch.is_local:  # ranks may feed rows of other shapes
+                with tf.init_scope():
+                    compare_steps(traced, self.__name__, self._strategy.group)
             messages = StepMessages(replica.rank, self._strategy.group.size, replica.collectives)
             partitioner = Partitioner(messages)
             self._without_data = partitioner.without_data(traced)

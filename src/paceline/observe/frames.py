@@ -4,8 +4,9 @@ import os
 import sys
 import sysconfig
 import threading
+from collections.abc import Iterable
 from pathlib import Path
-from traceback import walk_tb
+from traceback import FrameSummary, walk_tb
 from types import FrameType, TracebackType
 
 PACELINE = str(Path(__file__).parents[1]) + os.sep
@@ -43,19 +44,24 @@ def script_line() -> str:
 
 def users_line_of(trace: TracebackType | None) -> str:
     """Which line of the user's code an exception went through last, as `script_line` says it."""
-    users = [(frame, line) for frame, line in walk_tb(trace) if not _is_library(frame.f_code.co_filename)]
-    return _text(*users[-1]) if users else ""
+    users = [(frame.f_code, line) for frame, line in walk_tb(trace) if not _is_library(frame.f_code.co_filename)]
+    return _text(users[-1][0].co_filename, users[-1][0].co_name, users[-1][1]) if users else ""
+
+
+def users_line_of_stack(frames: Iterable[FrameSummary]) -> str:
+    """The user's line that has made an operation of TensorFlow's, whose `traceback` has the frames; "" if none has."""
+    users = [one for one in frames if not _is_library(one.filename)]
+    return _text(users[-1].filename, users[-1].name, users[-1].lineno or 0) if users else ""
 
 
 def _users_line(frame: FrameType | None) -> str:
     while frame is not None and _is_library(frame.f_code.co_filename):
         frame = frame.f_back
-    return "" if frame is None else _text(frame, frame.f_lineno)
+    return "" if frame is None else _text(frame.f_code.co_filename, frame.f_code.co_name, frame.f_lineno)
 
 
-def _text(frame: FrameType, line: int) -> str:
-    function = "" if frame.f_code.co_name == "<module>" else f" in {frame.f_code.co_name}"
-    return f"{Path(frame.f_code.co_filename).name}:{line}{function}"
+def _text(filename: str, function: str, line: int) -> str:
+    return f"{Path(filename).name}:{line}{'' if function == '<module>' else f' in {function}'}"
 
 
 def _is_library(filename: str) -> bool:
