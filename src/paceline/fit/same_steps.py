@@ -18,8 +18,8 @@ from paceline.comm.group import Group
 from paceline.errors import DesynchronizedError
 from paceline.observe.frames import users_line_of_stack
 
-_NAMES = frozenset({"shared_name", "container", "_class", "_output_shapes", "token", "config_proto", "executor_type"})
-"""Attributes that only name something of this process."""
+_NAMES = frozenset({"shared_name", "container", "token", "config_proto", "executor_type"})
+"""Attributes that only name something of this process, as those do that begin with an underscore."""
 _DIGEST_BYTES = 8
 
 
@@ -67,7 +67,7 @@ def digests_of(graph_def: Any) -> Iterator[bytes]:
                 if called:
                     left += [functions[one] for one in called if one in functions and one not in seen]
                     seen.update(called)
-                elif name not in _NAMES:
+                elif name not in _NAMES and not name.startswith("_"):
                     digest.update(name.encode() + value.SerializeToString(deterministic=True))
             yield digest.digest()
 
