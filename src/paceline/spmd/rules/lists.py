@@ -16,7 +16,7 @@ from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, common_content, new_dims
 from paceline.spmd.rules.rule import Rule, rules
-from paceline.spmd.sizes import ROWS, UNKNOWN, Size
+from paceline.spmd.sizes import ROWS, UNKNOWN, Size, counts_rows
 
 OPEN = Open()
 
@@ -72,7 +72,7 @@ def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
         rows = [
             at
             for at, size in enumerate(content)
-            if size.known and size.over(Size.of(ROWS)).known and ROWS in size.symbols
+            if size.known and size.over(Size.of(ROWS)).known and counts_rows(size)
         ]
         if len(rows) == 1 and are_alike(_of_shape(content)):
             lengths = of_sizes(list(content))
