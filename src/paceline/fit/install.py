@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from paceline.cluster.keras_backend import check_keras_backend
+from paceline.comm.world import current_world
 from paceline.importing import after_import, around_import
 from paceline.observe.frames import PACELINE
 
@@ -55,6 +56,7 @@ def _install(keras: ModuleType) -> None:
         losses,
         means,
         metrics,
+        own_functions,
         predictions,
         random_rows,
         runs,
@@ -68,6 +70,7 @@ def _install(keras: ModuleType) -> None:
     from paceline.fit.pipelining import pipeline_seams
     from paceline.fit.snapshots import callback_files, resumable_fit
     from paceline.fit.tables import table_seams
+    from paceline.strategy import compat as strategy_compat
 
     compat.check()
     loss = compat.loss_module
@@ -89,6 +92,8 @@ def _install(keras: ModuleType) -> None:
         (tensorflow, "vectorized_map"),
     ):
         _replace_in_graphs(owner, name, tapes.taken_apart)
+    if current_world().launched and current_world().size > 1:
+        _replace(strategy_compat.ConcreteFunction, "_call_flat", own_functions.called)
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer

@@ -62,8 +62,10 @@ def taken(tape_gradient: Function) -> Function:
     ) -> Any:
         replica = current_batch_replica()
         if replica is None or _thread.is_inner or not replica.rows.is_training:
-            note_gradients(sources)
-            return tape_gradient(self, target, sources, output_gradients, unconnected_gradients)
+            gradients = tape_gradient(self, target, sources, output_gradients, unconnected_gradients)
+            if not _thread.is_inner:
+                note_gradients(sources, gradients)
+            return gradients
         rows, targets = replica.rows, tf.nest.flatten(target)
         is_variable = [isinstance(source, (keras.Variable, tf.Variable)) for source in tf.nest.flatten(sources)]
         is_of_the_model = not any(is_variable) and _is_of_the_model(targets, rows)
