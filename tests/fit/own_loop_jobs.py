@@ -21,8 +21,6 @@ def run_case(name: str) -> Told:
     return [float(number) for number in CASES[name]()]
 
 
-
-
 def _batches(*arrays: Any) -> Any:
     return tf.data.Dataset.from_tensor_slices(arrays).shuffle(40, seed=3).batch(7)
 

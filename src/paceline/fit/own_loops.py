@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import tensorflow as tf
 
-from paceline.comm.group import Array, Group
+from paceline.comm.group import Group
 from paceline.comm.script_lines import lines_of_ranks
 from paceline.comm.world import World, current_world
 from paceline.data.fingerprint import may_be_same_rows, other_draws, parts_of
@@ -208,7 +208,7 @@ def _summary(tensor: Any) -> tuple[float, float]:
     return float(values.sum()), float(np.abs(values).sum())
 
 
-def _are_alike(theirs: Array, chiefs: Array) -> bool:
+def _are_alike(theirs: Any, chiefs: Any) -> bool:
     if theirs.shape != chiefs.shape:
         return False
     limit = _ROUNDING * np.abs(chiefs[:, 1:]) + 1e-12

@@ -70,8 +70,8 @@ try:
     from tensorflow.python.distribute.ps_values import AggregatingVariable, CachingVariable
     from tensorflow.python.distribute.sharded_variable import ShardedVariable
     from tensorflow.python.distribute.values import MirroredVariable, SyncOnReadVariable
-    from tensorflow.python.eager.cancellation import CancellationManager
     from tensorflow.python.eager import record
+    from tensorflow.python.eager.cancellation import CancellationManager
     from tensorflow.python.eager.context import Context, context, executor_scope, get_server_def, global_seed
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import random_seed

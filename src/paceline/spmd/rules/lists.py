@@ -70,9 +70,7 @@ def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
     element = op.get_attr("element_dtype")
     if content is not None and content.ndim == 1:
         rows = [
-            at
-            for at, size in enumerate(content)
-            if size.known and size.over(Size.of(ROWS)).known and counts_rows(size)
+            at for at, size in enumerate(content) if size.known and size.over(Size.of(ROWS)).known and counts_rows(size)
         ]
         if len(rows) == 1 and are_alike(_of_shape(content)):
             lengths = of_sizes(list(content))
