@@ -77,7 +77,7 @@ def applied(keras_apply: Function) -> Function:
                 return own_loops.updated_eagerly(
                     self, list(grads), lambda gradients: keras_apply(self, gradients, trainable_variables)
                 )
-            own_functions.note_training()
+            own_functions.note_update()
             return keras_apply(self, grads, trainable_variables)
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)

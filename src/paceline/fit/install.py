@@ -56,7 +56,6 @@ def _install(keras: ModuleType) -> None:
         losses,
         means,
         metrics,
-        own_functions,
         predictions,
         random_rows,
         runs,
@@ -70,7 +69,6 @@ def _install(keras: ModuleType) -> None:
     from paceline.fit.pipelining import pipeline_seams
     from paceline.fit.snapshots import callback_files, resumable_fit
     from paceline.fit.tables import table_seams
-    from paceline.strategy import compat as strategy_compat
 
     compat.check()
     loss = compat.loss_module
@@ -92,8 +90,7 @@ def _install(keras: ModuleType) -> None:
         (tensorflow, "vectorized_map"),
     ):
         _replace_in_graphs(owner, name, tapes.taken_apart)
-    if current_world().launched and current_world().size > 1:
-        _replace(strategy_compat.ConcreteFunction, "_call_flat", own_functions.called)
+    _install_own_loops()
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
@@ -157,6 +154,15 @@ def _install(keras: ModuleType) -> None:
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
         compat.trainer_module.TFEpochIterator, resumable_fit.follow
     )
+
+
+def _install_own_loops() -> None:
+    """Every call of a traced function goes this way, so only where it can matter."""
+    from paceline.fit import own_functions
+    from paceline.strategy import compat
+
+    if current_world().launched and current_world().size > 1:
+        _replace(compat.ConcreteFunction, "_call_flat", own_functions.called)
 
 
 def _keep_orders() -> None:

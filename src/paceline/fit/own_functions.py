@@ -1,7 +1,7 @@
 """A `tf.function` of a user's own that trains: its graph is divided over the ranks (`spmd/`).
 
     a call from eager code ─► TensorFlow traces the function, as ever
-                                   │ were gradients of variables taken in it, or did an optimizer apply some?
+                                   │ were gradients of variables taken in it?
                        no: as ever ┴ yes: it is a step
                                    ▼
     the batch, which is whole ─► own rows ─► the divided graph ─► outputs and variables as one worker has them
@@ -10,7 +10,8 @@ The trace is plain TensorFlow's, so seeds, side effects in Python and retracing 
 arguments that share a first dimension. That is a guess which only speed depends on: the divided graph computes what the
 traced one does, whatever is cut.
 
-A function that is called in another one's graph is a part of that one. In `fit`, in `strategy.run` and in the functions
+A function that only hands gradients to an optimizer has no rows: it is called as ever, and its variables are compared.
+One that is called in another one's graph is a part of that one. In `fit`, in `strategy.run` and in the functions
 of datasets nothing happens.
 """
 
@@ -31,16 +32,25 @@ from paceline.strategy.step_messages import StepMessages
 
 Function = Callable[..., Any]
 
-_TRAINS = "_paceline_trains"
+_TAKES, _UPDATES = "_paceline_takes_gradients", "_paceline_updates"
 _STEP = "_paceline_step"
 _FEWEST_ROWS = 2
 
 
-def note_training() -> None:
-    """The function that is being traced trains, and so do those around it."""
+def note_gradients() -> None:
+    """The function that is being traced takes gradients of variables, and so do those around it."""
+    _note(_TAKES)
+
+
+def note_update() -> None:
+    """The function that is being traced calls an optimizer, and so do those around it."""
+    _note(_UPDATES)
+
+
+def _note(what: str) -> None:
     graph = compat.get_default_graph()
     while graph is not None and graph.building_function:
-        setattr(graph, _TRAINS, True)
+        setattr(graph, what, True)
         graph = getattr(graph, "outer_graph", None)
 
 
@@ -48,10 +58,12 @@ def called(tensorflow_call: Function) -> Function:
     """TensorFlow's `ConcreteFunction._call_flat`, by which each call of a traced function goes. Collective in steps."""
 
     def _call_flat(self: Any, tensor_inputs: list[Any], captured_inputs: list[Any]) -> Any:
-        if not getattr(self.graph, _TRAINS, False):
+        notes = [what for what in (_TAKES, _UPDATES) if hasattr(self.graph, what)]
+        if not notes:
             return tensorflow_call(self, tensor_inputs, captured_inputs)
         if not tf.executing_eagerly():
-            note_training()  # its own trace is older than the one that it is called in
+            for what in notes:
+                _note(what)  # its own trace is older than the one that it is called in
             return tensorflow_call(self, tensor_inputs, captured_inputs)
         if not own_loops.run_alike():
             return tensorflow_call(self, tensor_inputs, captured_inputs)
@@ -94,13 +106,7 @@ class _OwnStep:
         assert self._strategy is not None
         group = self._strategy.group
         total, is_rows = _rows_among(inputs, self._graph.inputs)
-        divided = None
-        if compat.may_record():
-            self._say_whole("it is called while a tf.GradientTape records. Take the gradients in the tf.function")
-        elif not any(is_rows):
-            self._say_whole("none of its arguments is a batch. Pass the batch as tensors")
-        elif total >= _FEWEST_ROWS:
-            divided = self._divided_by(is_rows, total)
+        divided = self._divided_by(is_rows, total) if self._has_work(total) else None
         self._compare(inputs, is_divided=divided is not None)
         if divided is None:
             return whole()
@@ -109,6 +115,17 @@ class _OwnStep:
         own = [one[begin:end] if rows else one for one, rows in zip(inputs, is_rows, strict=True)]
         outputs = divided(tf.constant(total, tf.int64), tf.constant(begin, tf.int64), *own)
         return self._type.pack_output(list(outputs))
+
+    def _has_work(self, total: int) -> bool:
+        """Whether so many rows can be divided; else it is said why not, unless there is nothing to divide."""
+        if not hasattr(self._graph, _TAKES):
+            return False
+        if compat.may_record():
+            self._say_whole("it is called while a tf.GradientTape records. Take the gradients in the tf.function")
+            return False
+        if not total:
+            self._say_whole("none of its arguments is a batch. Pass the batch as tensors")
+        return total >= _FEWEST_ROWS
 
     def _divided_by(self, is_rows: tuple[bool, ...], total: int) -> Any:
         """The function with these inputs divided; None, which is said once, if it cannot be: all ranks fail alike."""

@@ -94,4 +94,4 @@ def note_gradients(sources: Any, gradients: Any) -> None:
         elif tf.executing_eagerly():
             own_loops.taken_eagerly(gradients)
         else:
-            own_functions.note_training()
+            own_functions.note_gradients()
