@@ -1,7 +1,7 @@
-"""A `tf.function` of a user's own that trains: its graph is divided over the ranks (`spmd/`).
+"""A `tf.function` of a user's own that trains or measures: its graph is divided over the ranks (`spmd/`).
 
     a call from eager code ─► TensorFlow traces the function, as ever
-                                   │ were gradients of variables taken in it?
+                                   │ were gradients of variables taken in it, or metrics updated?
                        no: as ever ┴ yes: it is a step
                                    ▼
     the batch, which is whole ─► own rows ─► the divided graph ─► outputs and variables as one worker has them
@@ -32,7 +32,7 @@ from paceline.strategy.step_messages import StepMessages
 
 Function = Callable[..., Any]
 
-_TAKES, _UPDATES = "_paceline_takes_gradients", "_paceline_updates"
+_TAKES, _MEASURES, _UPDATES = "_paceline_takes_gradients", "_paceline_measures", "_paceline_updates"
 _STEP = "_paceline_step"
 _FEWEST_ROWS = 2
 
@@ -40,6 +40,12 @@ _FEWEST_ROWS = 2
 def note_gradients() -> None:
     """The function that is being traced takes gradients of variables, and so do those around it."""
     _note(_TAKES)
+
+
+def note_metric() -> None:
+    """A metric is updated; if a function is being traced, in it."""
+    if not tf.executing_eagerly() and own_loops.run_alike():
+        _note(_MEASURES)
 
 
 def note_update() -> None:
@@ -58,7 +64,7 @@ def called(tensorflow_call: Function) -> Function:
     """TensorFlow's `ConcreteFunction._call_flat`, by which each call of a traced function goes. Collective in steps."""
 
     def _call_flat(self: Any, tensor_inputs: list[Any], captured_inputs: list[Any]) -> Any:
-        notes = [what for what in (_TAKES, _UPDATES) if hasattr(self.graph, what)]
+        notes = [what for what in (_TAKES, _MEASURES, _UPDATES) if hasattr(self.graph, what)]
         if not notes:
             return tensorflow_call(self, tensor_inputs, captured_inputs)
         if not tf.executing_eagerly():
@@ -118,12 +124,14 @@ class _OwnStep:
 
     def _has_work(self, total: int) -> bool:
         """Whether so many rows can be divided; else it is said why not, unless there is nothing to divide."""
-        if not hasattr(self._graph, _TAKES):
+        trains = hasattr(self._graph, _TAKES)
+        if not trains and not hasattr(self._graph, _MEASURES):
             return False
         if compat.may_record():
-            self._say_whole("it is called while a tf.GradientTape records. Take the gradients in the tf.function")
+            if trains:
+                self._say_whole("it is called while a tf.GradientTape records. Take the gradients in the tf.function")
             return False
-        if not total:
+        if not total and trains:
             self._say_whole("none of its arguments is a batch. Pass the batch as tensors")
         return total >= _FEWEST_ROWS
 
@@ -136,6 +144,9 @@ class _OwnStep:
     def _made(self, is_rows: tuple[bool, ...], total: int) -> Any:
         assert self._strategy is not None
         group, collectives = self._strategy.group, self._strategy.extended.collectives
+        if len(self._graph.inputs) - len(self._graph.captures) != len(is_rows):
+            self._say_whole("it captures what is computed anew in each call")
+            return None
         sizes = [one.shape[0] for one, rows in zip(self._graph.inputs, is_rows, strict=False) if rows]
         is_for_one_length = any(size is not None for size in sizes)
         try:

@@ -9,10 +9,12 @@ optimizer gets are the chief's, so that weights stay the same to the last bit wh
 """
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +31,7 @@ from paceline.strategy.base import named_strategies
 _LOGGER = logging.getLogger("paceline")
 
 _MOST_STEPS_APART = 1024
+_NUM_SAMPLES = 1024
 _ROUNDING = 1e-3
 """Relative. Ranks with other numbers of threads add in another order, and what is chaotic enlarges that."""
 
@@ -58,6 +61,8 @@ def run_alike() -> bool:
     world = current_world()
     if world.data.size == 1 or not world.launched or world.solo_training_allowed or named_strategies:
         return False
+    if "mpi4py.MPI" in sys.modules and not world.formed:
+        return False  # the script exchanges what it wants to by itself
     return not is_as_one_worker() and not tf.distribute.has_strategy() and drop_in_strategy() is not None
 
 
@@ -146,7 +151,7 @@ def tensors_of(structure: Any) -> list[Any]:
 
 
 def compare_data(name: str, tensors: Sequence[Any], group: Group, *, is_divided: bool) -> None:
-    """Compares bit by bit what ranks give to a function. Collective.
+    """Compares what ranks give to a function: floating numbers but for their rounding, all else exactly. Collective.
 
     Args:
         name: The function.
@@ -157,19 +162,30 @@ def compare_data(name: str, tensors: Sequence[Any], group: Group, *, is_divided:
     Raises:
         DesynchronizedError: they give different data.
     """
-    arrays = [np.atleast_1d(np.asarray(tensor.numpy())) for tensor in tensors]
-    parts = parts_of([np.frombuffer(name.encode(), np.uint8), *arrays])
-    own = np.array([[part.digest, part.is_measured, part.tells_rows_apart] for part in parts], np.int64)
-    everyones = group.all_gather(own)
+    kind = f"{name} {[one.dtype.name for one in tensors]}"
+    arrays = [np.frombuffer(kind.encode(), np.uint8), *(np.atleast_1d(np.asarray(one.numpy())) for one in tensors)]
+    is_floating = np.array([False, *(one.dtype.is_floating for one in tensors)])
+    parts = [
+        (
+            crc32(f"{array.shape} {array.dtype}".encode()) if floats else part.digest,
+            part.is_measured,
+            part.tells_rows_apart,
+        )
+        for array, floats, part in zip(arrays, is_floating, parts_of(arrays), strict=True)
+    ]
+    everyones = group.all_gather(np.array(parts, np.int64))
     chiefs = everyones[0]
-    different = [rank for rank, theirs in enumerate(everyones) if not np.array_equal(theirs, chiefs)]
-    if not different:
-        return
-    if any(len(everyones[rank]) != len(chiefs) or everyones[rank][0, 0] != chiefs[0, 0] for rank in different):
+    if any(len(theirs) != len(chiefs) or theirs[0, 0] != chiefs[0, 0] for theirs in everyones):
         raise DesynchronizedError(
             f"the ranks call different functions of the script, or one with other arguments: this one calls {name}. "
             f"{lines_of_ranks(group)} [ranks-differ]"
         )
+    alike = _alike_numbers([one for one in tensors if one.dtype.is_floating], group)
+    for rank, theirs in enumerate(everyones):
+        theirs[is_floating, 0] += ~alike[rank]
+    different = [rank for rank, theirs in enumerate(everyones) if not np.array_equal(theirs, chiefs)]
+    if not different:
+        return
     if is_divided and all(may_be_same_rows(chiefs[1:], everyones[rank][1:]) for rank in different):
         if group.rank == 0 and not _loops.has_warned_of_draws:
             _LOGGER.warning("%s", other_draws(different))
@@ -185,11 +201,16 @@ def compare_numbers(what: str, tensors: Sequence[Any], group: Group) -> None:
     Raises:
         DesynchronizedError: they have computed different ones.
     """
-    own = [_summary(tensor) for tensor in tensors if tensor.dtype.is_floating]
-    everyones = group.all_gather(np.array(own, np.float64).reshape(-1, 2))
-    different = [rank for rank, theirs in enumerate(everyones) if not _are_alike(theirs, everyones[0])]
-    if different:
+    alike = _alike_numbers([one for one in tensors if one.dtype.is_floating], group)
+    if different := [rank for rank, each in enumerate(alike) if not each.all()]:
         raise _differ(f"the {what}", different, group)
+
+
+def _alike_numbers(tensors: Sequence[Any], group: Group) -> list[Any]:
+    """Of each rank, for each of these tensors, whether it is the chief's but for rounding. Collective."""
+    own = [_summary(tensor) for tensor in tensors]
+    everyones = group.all_gather(np.array(own, np.float64).reshape(-1, 1 + _NUM_SAMPLES))
+    return [_are_alike(theirs, everyones[0]) for theirs in everyones]
 
 
 def _differ(what: str, ranks: Sequence[int], group: Group) -> DesynchronizedError:
@@ -203,17 +224,23 @@ def _differ(what: str, ranks: Sequence[int], group: Group) -> DesynchronizedErro
     )
 
 
-def _summary(tensor: Any) -> tuple[float, float]:
+def _summary(tensor: Any) -> Any:
+    """The size of a tensor's numbers, and some of them, from all over it."""
     values = np.asarray(tf.cast(tensor, tf.float64)).reshape(-1)
-    return float(values.sum()), float(np.abs(values).sum())
+    if not values.size:
+        return np.zeros(1 + _NUM_SAMPLES)
+    places = np.linspace(0, values.size - 1, _NUM_SAMPLES).astype(np.int64)
+    return np.concatenate([[np.abs(values).mean()], values[places]])
 
 
-def _are_alike(theirs: Any, chiefs: Any) -> bool:
+def _are_alike(theirs: Any, chiefs: Any) -> Any:
+    """For each line, one of a tensor; no number is like no number."""
     if theirs.shape != chiefs.shape:
-        return False
-    limit = _ROUNDING * np.abs(chiefs[:, 1:]) + 1e-12
-    is_close = np.abs(theirs - chiefs) <= limit
-    return bool((is_close | ~np.isfinite(chiefs) & ~np.isfinite(theirs)).all())
+        return np.zeros(len(chiefs), bool)
+    limit = _ROUNDING * (np.abs(chiefs) + chiefs[:, :1]) + 1e-12
+    both_odd = ~np.isfinite(chiefs) & ~np.isfinite(theirs)
+    with np.errstate(invalid="ignore"):
+        return ((np.abs(theirs - chiefs) <= limit) | both_odd).all(axis=1)
 
 
 def _of_chief(tensors: Sequence[Any], world: World) -> list[Any]:
