@@ -1,4 +1,4 @@
-"""Loops of plain TensorFlow: refused with what it takes, which is then right; or told of where nobody can refuse."""
+"""Loops of plain TensorFlow: they print one worker's numbers, divided or whole; beside a strategy they are refused."""
 
 from pathlib import Path
 
@@ -17,6 +17,23 @@ for batch in dataset:
     loss = step(batch)
     print(f"loss {float(loss):.9f}")
 print(f"weights {float(sum(tf.reduce_sum(w ** 3) for w in model.weights)):.9f}")
+"""
+
+IN_A_FUNCTION = """
+model, optimizer = make()
+train = tf.function(step)
+for batch in dataset:
+    loss = train(batch)
+    print(f"loss {float(loss):.9f}")
+print(f"weights {float(sum(tf.reduce_sum(w ** 3) for w in model.weights)):.9f}")
+"""
+
+BESIDE_A_STRATEGY = "import paceline\nstrategy = paceline.MultiWorkerMirroredStrategy()\n" + PLAIN
+
+OTHER_DATA = """
+import os
+x += float(os.environ["PACELINE_RANK"])
+dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
 """
 
 OWN_UPDATES = """
@@ -64,9 +81,33 @@ def _printed(ended: Ended | Case, word: str) -> list[str]:
     return [line for line in lines if line.startswith(word)]
 
 
-def test_a_plain_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(tmp_path: Path, worlds: Worlds) -> None:
+@pytest.mark.parametrize(("text", "is_whole"), [(PLAIN, True), (IN_A_FUNCTION, False)], ids=["eager", "in_a_function"])
+def test_a_loop_that_names_no_strategy_prints_as_one_worker_does(
+    tmp_path: Path, worlds: Worlds, text: str, is_whole: bool
+) -> None:
+    ended = _run(tmp_path, text)
+    assert ended.code == 0, ended.output
+    plain = worlds.plain.run_script(tmp_path / "train.py", folder=tmp_path)
+    for word in ("loss", "weights"):
+        printed = _printed(ended, word) + _printed(ended, f"[1] {word}")
+        assert {line.removeprefix("[1] ") for line in printed} == {*_printed(plain, word)} != set(), ended.output
+    assert ended.output.count("[whole-steps]") == is_whole, ended.output
+    assert "never communicated" not in ended.output
+
+
+@pytest.mark.parametrize(
+    "text", [PLAIN, pytest.param(IN_A_FUNCTION, marks=pytest.mark.proof)], ids=["eager", "in_a_function"]
+)
+def test_ranks_that_read_other_data_are_stopped(tmp_path: Path, text: str) -> None:
+    ended = _run(tmp_path, OTHER_DATA + text)
+    assert ended.code != 0
+    assert "[data-differs]" in ended.output
+
+
+def test_a_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(tmp_path: Path, worlds: Worlds) -> None:
     """The text left out that data are shared out, and the ranks' parts of the loss added up: half of it was printed."""
-    refused = _run(tmp_path, PLAIN)
+    refused = _run(tmp_path, BESIDE_A_STRATEGY)
+    (tmp_path / "train.py").write_text(PRELUDE + PLAIN)
     plain = worlds.plain.run_script(tmp_path / "train.py", folder=tmp_path)
     assert refused.code == 1
     assert "[no-strategy]" in refused.output
@@ -85,14 +126,23 @@ def test_a_plain_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(t
 @pytest.mark.parametrize(
     ("text", "options", "is_told"),
     [
-        (OWN_UPDATES, (), True),
+        (OWN_UPDATES, ("--no-drop-in",), True),
+        pytest.param(OWN_UPDATES, (), False, marks=pytest.mark.proof),
         (OWN_UPDATES, ("--allow-independent",), False),
         pytest.param(PLAIN, ("--allow-independent",), False, marks=pytest.mark.proof),
         pytest.param(PLAIN, ("--workers", "1"), False, marks=pytest.mark.proof),
         (NOTHING_TO_TRAIN, (), False),
         pytest.param(GRADIENTS_ADDED_UP_BY_HAND, (), False, marks=pytest.mark.proof),
     ],
-    ids=["own_updates", "on_purpose", "optimizer_on_purpose", "one_worker", "nothing_to_train", "added_up_by_hand"],
+    ids=[
+        "own_updates",
+        "alike",
+        "on_purpose",
+        "optimizer_on_purpose",
+        "one_worker",
+        "nothing_to_train",
+        "added_up_by_hand",
+    ],
 )
 def test_workers_that_never_exchanged_anything_say_so_once(
     tmp_path: Path, text: str, options: tuple[str, ...], is_told: bool

@@ -58,23 +58,32 @@ def _outcome(outputs: Sequence[Any], step: Step) -> Outcome:
     return Outcome([output.numpy() for output in outputs], [np.array(v.numpy()) for v in step.variables()])
 
 
-def traced(step: Step, batch: Sequence[np.ndarray]) -> Any:
-    """The step, traced for batches like this one of any length."""
+def traced(step: Step, batch: Sequence[np.ndarray], *, for_one_length: bool = False) -> Any:
+    """The step, traced for batches like this one, of any length or of this one's."""
     specs = [tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in batch]
+    if for_one_length:
+        specs = [tf.TensorSpec(array.shape, array.dtype) for array in batch]
     return tf.function(step.function, autograph=False).get_concrete_function(*specs)
 
 
-def by_one_worker(make: Callable[[], Step], batch: Sequence[np.ndarray], num_steps: int = 2) -> Outcome:
+def by_one_worker(
+    make: Callable[[], Step], batch: Sequence[np.ndarray], num_steps: int = 2, *, for_one_length: bool = False
+) -> Outcome:
     """The step as TensorFlow runs it, on whole batches."""
     step = make()
-    function = traced(step, batch)
+    function = traced(step, batch, for_one_length=for_one_length)
     for _ in range(num_steps):
         outputs = function(*map(tf.constant, batch))
     return _outcome(tf.nest.flatten(outputs), step)
 
 
 def by_ranks(
-    make: Callable[[], Step], batch: Sequence[np.ndarray], counts: Sequence[int], num_steps: int = 2
+    make: Callable[[], Step],
+    batch: Sequence[np.ndarray],
+    counts: Sequence[int],
+    num_steps: int = 2,
+    *,
+    for_one_length: bool = False,
 ) -> tuple[list[Outcome], list[str]]:
     """The divided step on each rank, and the messages of a step.
 
@@ -83,12 +92,16 @@ def by_ranks(
         batch: The whole batch.
         counts: How many of its rows each rank has.
         num_steps: How many times the step runs.
+        for_one_length: Whether it is traced for batches of this length only.
     """
+    num_rows = sum(counts) if for_one_length else None
     messages = on_each_rank(len(counts), NotedMessages)
     # One after the other: seeds and names of Keras are those of the process.
     steps = [make() for _ in counts]
     divided = [
-        Partitioner(one).divided(traced(step, batch), [True] * len(batch)).get_concrete_function()
+        Partitioner(one)
+        .divided(traced(step, batch, for_one_length=for_one_length), [True] * len(batch), num_rows)
+        .get_concrete_function()
         for one, step in zip(messages, steps, strict=True)
     ]
 
@@ -105,11 +118,16 @@ def by_ranks(
 
 
 def assert_as_one_worker(
-    make: Callable[[], Step], batch: Sequence[np.ndarray], counts: Sequence[int], limit: float = 1e-9
+    make: Callable[[], Step],
+    batch: Sequence[np.ndarray],
+    counts: Sequence[int],
+    limit: float = 1e-9,
+    *,
+    for_one_length: bool = False,
 ) -> list[str]:
     """The ranks have the outputs and variables of one worker; returns the messages of a step."""
-    expected = by_one_worker(make, batch)
-    outcomes, sent = by_ranks(make, batch, counts)
+    expected = by_one_worker(make, batch, for_one_length=for_one_length)
+    outcomes, sent = by_ranks(make, batch, counts, for_one_length=for_one_length)
     for outcome in outcomes:
         for mine, ones in ((outcome.outputs, expected.outputs), (outcome.variables, expected.variables)):
             for array, other in zip(mine, ones, strict=True):

@@ -282,3 +282,18 @@ def test_a_step_that_needs_all_rows(name: str, counts: tuple[int, ...]) -> None:
     inputs, targets, make = MORE_MESSAGES[name]
     # Where a normalization divides by a deviation of nearly nothing, rounding grows.
     assert_as_one_worker(make, [inputs, targets], counts, limit=1e-8 if name == "convolutions" else 1e-9)
+
+
+@pytest.mark.parametrize("name", ONE_MESSAGE)
+def test_a_step_that_is_traced_for_one_length_of_batch(name: str) -> None:
+    """As a loop of a user's traces it: TensorFlow has computed the shapes, and knows nothing of rows."""
+    inputs, targets, make = ONE_MESSAGE[name]
+    sent = assert_as_one_worker(make, [inputs, targets], (4, 3), for_one_length=True)
+    assert sent == ["sum"]
+
+
+@pytest.mark.parametrize("name", MORE_MESSAGES)
+def test_a_step_for_one_length_of_batch_that_needs_all_rows(name: str) -> None:
+    inputs, targets, make = MORE_MESSAGES[name]
+    limit = 1e-8 if name == "convolutions" else 1e-9
+    assert_as_one_worker(make, [inputs, targets], (4, 3), limit=limit, for_one_length=True)

@@ -84,7 +84,10 @@ def _step(names: list[str], end: str) -> Step:
     names=st.lists(st.sampled_from(sorted(_PARTS)), min_size=1, max_size=4),
     end=st.sampled_from(sorted(_ENDS)),
     counts=st.lists(st.integers(0, 3), min_size=1, max_size=4).filter(any),
+    for_one_length=st.booleans(),
 )
-def test_any_function_and_its_gradient(names: list[str], end: str, counts: list[int]) -> None:
+def test_any_function_and_its_gradient(names: list[str], end: str, counts: list[int], for_one_length: bool) -> None:
     rows = np.random.default_rng(2).standard_normal((sum(counts), _WIDTH))
-    assert_as_one_worker(lambda: _step(names, end), [rows], counts, limit=1e-8)
+    assert_as_one_worker(
+        lambda: _step(names, end), [rows], counts, limit=1e-8, for_one_length=for_one_length and sum(counts) > 1
+    )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.spmd import proofs
-from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size, Symbol
+from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size, Symbol, counts_rows, rows_are
 
 LENGTH = Symbol.new("length")
 _ATOMS = st.one_of(st.integers(-4, 9).map(Size.of), st.sampled_from([Size.of(ROWS), Size.of(LENGTH)]))
@@ -86,3 +86,17 @@ def test_nothing_equals_what_is_unknown() -> None:
 def test_sizes_read_as_they_are_written() -> None:
     rows, length = Size.of(ROWS), Size.of(LENGTH)
     assert repr(rows * 9 * length + rows + 1) == "9·rows·length + rows + 1"
+
+
+def test_rows_that_are_a_number() -> None:
+    """Of a step for batches of one length, `rows` and that number are equal, and so is what is computed of them."""
+    with rows_are(6):
+        rows = Size.of(ROWS)
+        assert rows == 6
+        assert rows * 4 == 24
+        assert Size.of(24).over(rows) == 4
+        assert not Size.of(20).over(rows).known
+        assert counts_rows(Size.of(6))
+        assert not counts_rows(Size.of(12))
+    assert Size.of(ROWS).number is None
+    assert not counts_rows(Size.of(6))

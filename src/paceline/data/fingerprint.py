@@ -208,9 +208,9 @@ def compare(log: FingerprintLog, index: int, group: Group) -> None:
     different = [rank for rank, parts in noted.items() if not np.array_equal(parts, chiefs)]
     if not different:
         return
-    if all(_may_be_same_rows(chiefs, noted[rank]) for rank in different) and _any_draws_by_chance(log, group):
+    if all(may_be_same_rows(chiefs, noted[rank]) for rank in different) and _any_draws_by_chance(log, group):
         if group.rank == 0 and not log.has_warned:
-            _LOGGER.warning("%s", _other_draws(different))
+            _LOGGER.warning("%s", other_draws(different))
         log.has_warned = True
         return
     raise DesynchronizedError(
@@ -231,7 +231,7 @@ def _any_draws_by_chance(log: FingerprintLog, group: Group) -> bool:
     return any(answer.any() for answer in group.all_gather(np.array([log.draws_by_chance()], np.int64)))
 
 
-def _may_be_same_rows(chiefs: Array, others: Array) -> bool:
+def may_be_same_rows(chiefs: Array, others: Array) -> bool:
     """Whether nothing in two different batches says that their rows differ: what no augmentation changes is equal."""
     if len(chiefs) != len(others):
         return False
@@ -240,7 +240,8 @@ def _may_be_same_rows(chiefs: Array, others: Array) -> bool:
     return bool((equal | is_measured).all() and (equal & tells_rows_apart).any())
 
 
-def _other_draws(ranks: list[int]) -> str:
+def other_draws(ranks: list[int]) -> str:
+    """What a user is told whose ranks augment differently."""
     return (
         f"rank(s) {_listed(ranks)} read the same labels (or text, or integers) as rank 0, but other "
         "floating-point numbers or images. Probably random augmentation in a parallel map, or in a PyDataset "

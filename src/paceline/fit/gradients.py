@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.fit import own_functions, own_loops
 from paceline.fit.lineage import From, lineage_of
 from paceline.fit.replica import current_replica, refuse_lonely_step
 from paceline.fit.shares import as_tensor
@@ -56,6 +57,13 @@ def applied(keras_apply: Function) -> Function:
         replica = current_replica()
         if replica is None:
             refuse_lonely_step()
+            if not own_loops.run_alike():
+                return keras_apply(self, grads, trainable_variables)
+            if tf.executing_eagerly():
+                return own_loops.updated_eagerly(
+                    self, list(grads), lambda gradients: keras_apply(self, gradients, trainable_variables)
+                )
+            own_functions.note_update()
             return keras_apply(self, grads, trainable_variables)
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from paceline.cluster.keras_backend import check_keras_backend
+from paceline.comm.world import current_world
 from paceline.importing import after_import, around_import
 from paceline.observe.frames import PACELINE
 
@@ -81,6 +82,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
     _replace_in_graphs(tensorflow.GradientTape, "gradient", tapes.taken)
     _replace_in_graphs(tensorflow, "gradients", tapes.taken_in_graph)
+    _install_own_loops()
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
@@ -139,6 +141,15 @@ def _install(keras: ModuleType) -> None:
     compat.trainer_module.TFEpochIterator = epochs.epoch_iterator_class(
         compat.trainer_module.TFEpochIterator, resumable_fit.follow
     )
+
+
+def _install_own_loops() -> None:
+    """Every call of a traced function goes this way, so only where it can matter."""
+    from paceline.fit import own_functions
+    from paceline.strategy import compat
+
+    if current_world().launched and current_world().size > 1:
+        _replace(compat.ConcreteFunction, "_call_flat", own_functions.called)
 
 
 def _keep_orders() -> None:

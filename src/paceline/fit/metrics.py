@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from paceline.fit import own_functions
 from paceline.fit.losses import within_a_metric
 from paceline.fit.replica import current_replica
 from paceline.fit.strategies import paceline_strategy_of
@@ -67,6 +68,7 @@ def updated(keras_update: Function) -> Function:
     def update_state(self: Any, *args: Any, **kwargs: Any) -> Any:
         replica = current_replica()
         if replica is None:
+            own_functions.note_metric()
             return keras_update(self, *args, **kwargs)
         remember(self, replica.strategy)
         with within_a_metric():

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from paceline.cluster.server_cluster import refuse_beside_servers
 from paceline.comm.world import current_world
+from paceline.fit import own_functions, own_loops
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import named_strategies
 from paceline.strategy.replica_context import PacelineReplicaContext
@@ -30,13 +31,17 @@ def current_batch_replica() -> PacelineReplicaContext | None:
 
 
 def refuse_lonely_step() -> None:
-    """An optimizer step outside `strategy.run`, in a world of several that nobody has asked to train apart."""
+    """An optimizer step outside `strategy.run`, in a world of several that nobody has asked to train apart.
+
+    Raises:
+        RuntimeError: the script names a strategy, or there is to be none, so that each rank would train by itself.
+    """
     world = current_world()
     if is_as_one_worker():
         return
     if not tf.distribute.has_strategy():
         refuse_without_servers()
-    if world.data.size == 1 or not world.launched or world.solo_training_allowed:
+    if world.data.size == 1 or not world.launched or world.solo_training_allowed or own_loops.run_alike():
         return
     raise RuntimeError(
         f"this optimizer step is outside strategy.run, on one of {world.data.size} workers: each worker would train "
@@ -66,10 +71,18 @@ def refuse_without_servers() -> None:
         refuse_beside_servers(world.place, "model or loop without a strategy")
 
 
-def note_gradients(sources: Any) -> None:
-    """Gradients of `sources` are taken: if of variables, and in no step of all ranks, each rank trains by itself."""
+def note_gradients(sources: Any, gradients: Any) -> None:
+    """Gradients of `sources` have been taken: if of variables, and in no step of all ranks, a loop of a user's trains.
+
+    Collective where all ranks run it alike.
+    """
     world = current_world()
     if world.data.size == 1 or world.solo_training_allowed or current_replica() is not None or is_as_one_worker():
         return
     if any(isinstance(source, (keras.Variable, tf.Variable)) for source in tf.nest.flatten(sources)):
-        world.has_lonely_gradients = True
+        if not own_loops.run_alike():
+            world.has_lonely_gradients = True
+        elif tf.executing_eagerly():
+            own_loops.taken_eagerly(gradients)
+        else:
+            own_functions.note_gradients()

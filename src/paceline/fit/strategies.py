@@ -85,12 +85,12 @@ def initialised(keras_init: Function) -> Function:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         keras_init(self, *args, **kwargs)
         if self._distribute_strategy is None:
-            self._distribute_strategy = _drop_in_strategy()
+            self._distribute_strategy = drop_in_strategy()
 
     return __init__
 
 
-def _drop_in_strategy() -> SynchronousStrategy | None:
+def drop_in_strategy() -> SynchronousStrategy | None:
     """The one drop-in strategy of this process, made when the first model needs it; None where there is to be none."""
     global _drop_in
     world = current_world()

@@ -12,8 +12,9 @@ def taken(tape_gradient: Function) -> Function:
     """`tf.GradientTape.gradient`."""
 
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        note_gradients(sources)
-        return tape_gradient(self, target, sources, *args, **kwargs)
+        gradients = tape_gradient(self, target, sources, *args, **kwargs)
+        note_gradients(sources, gradients)
+        return gradients
 
     return gradient
 
@@ -22,7 +23,8 @@ def taken_in_graph(tensorflow_gradients: Function) -> Function:
     """`tf.gradients`, which needs no tape."""
 
     def gradients(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
-        note_gradients(xs)
-        return tensorflow_gradients(ys, xs, *args, **kwargs)
+        taken_of = tensorflow_gradients(ys, xs, *args, **kwargs)
+        note_gradients(xs, taken_of)
+        return taken_of
 
     return gradients

@@ -27,7 +27,7 @@ from paceline.spmd.messages import Messages
 from paceline.spmd.placements import Partial, Placement, R, Sharded, Spec, new_dims
 from paceline.spmd.programs import Node, Program, Ref, program_of, without_data
 from paceline.spmd.rules.table import decided
-from paceline.spmd.sizes import ROWS, Size
+from paceline.spmd.sizes import ROWS, Size, rows_are
 from paceline.spmd.states import Variable, either, symbols_of
 
 LOOPS = ("While", "StatelessWhile")
@@ -45,18 +45,23 @@ class Partitioner:
         self._messages = messages
         self._programs: dict[Any, Program] = {}
 
-    def divided(self, traced: Any, rows: Sequence[bool]) -> Any:
+    def divided(self, traced: Any, rows: Sequence[bool], num_rows: int | None = None) -> Any:
         """A `tf.function` of `(all rows, first row, *own inputs)` with the outputs of `traced`, which are whole.
 
         Args:
             traced: A concrete function, traced for a whole batch.
             rows: For each of its flat inputs, whether its first dimension is the rows of the batch.
+            num_rows: How many rows the batches have for which it was traced, at least 2; None: any number.
         """
         graph = traced.graph
         program = self._program(graph)
         num_inputs = len(graph.inputs) - len(graph.captures)
 
         def step(total: Any, first: Any, *own: Any) -> list[Any]:
+            with rows_are(num_rows):
+                return build(total, first, own)
+
+        def build(total: Any, first: Any, own: Sequence[Any]) -> list[Any]:
             count = next(
                 (tf.shape(t, out_type=tf.int64)[0] for t, divided in zip(own, rows, strict=True) if divided), total
             )

@@ -11,6 +11,8 @@ newer one, this is the only file to mend.
 | `ParameterServerStrategyV2`, `…Extended` | `ClusterCoordinator` wants this class; its public name is Paceline's |
 | `distribute_lib._push_per_thread_mode`, `._pop_per_thread_mode`, `._get_default_replica_mode` | to be in no strategy |
 | `Graph._variable_creator_stack` | who makes variables in a strategy's scope |
+| `ConcreteFunction._call_flat` | where every call of a traced function goes (`fit/own_functions.py`) |
+| `record.could_possibly_record` | whether a tape would record a call |
 | `pywrap_tfe.TFE_Py_TapeSetRestartOnThread`, `…StopOnThread` | tapes do not record in `tf.init_scope` |
 | `distribute_utils.create_mirrored_variable` | makes a variable with `aggregation` as `tf.distribute` does |
 | `ps_values.CachingVariable`, `.AggregatingVariable`, `sharded_variable.ShardedVariable` | variables on servers |
@@ -68,8 +70,10 @@ try:
     from tensorflow.python.distribute.ps_values import AggregatingVariable, CachingVariable
     from tensorflow.python.distribute.sharded_variable import ShardedVariable
     from tensorflow.python.distribute.values import MirroredVariable, SyncOnReadVariable
+    from tensorflow.python.eager import record
     from tensorflow.python.eager.cancellation import CancellationManager
     from tensorflow.python.eager.context import Context, context, executor_scope, get_server_def, global_seed
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import random_seed
     from tensorflow.python.framework.ops import get_default_graph
     from tensorflow.python.ops import (
@@ -83,6 +87,8 @@ try:
     from tensorflow.python.ops.script_ops import EagerFunc
     from tensorflow.python.ops.script_ops import _py_funcs as python_functions
 
+    may_record = record.could_possibly_record
+    _ = ConcreteFunction._call_flat
     _named_functions = python_functions._funcs
     _ = (Context.function_call_options, Context.ensure_initialized, Context.set_server_def)
     _ = context()._context_handle
@@ -298,6 +304,7 @@ __all__ = [
     "ON_SERVERS",
     "BaseResourceVariable",
     "CancellationManager",
+    "ConcreteFunction",
     "EagerFunc",
     "MirroredVariable",
     "OneDeviceExtended",
@@ -323,6 +330,7 @@ __all__ = [
     "get_update_replica_id",
     "global_seed",
     "has_devices",
+    "may_record",
     "python_functions",
     "random_seed",
     "register_function",

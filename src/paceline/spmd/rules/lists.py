@@ -16,7 +16,7 @@ from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, common_content, new_dims
 from paceline.spmd.rules.rule import Rule, rules
-from paceline.spmd.sizes import ROWS, UNKNOWN, Size
+from paceline.spmd.sizes import ROWS, UNKNOWN, Size, counts_rows
 
 OPEN = Open()
 
@@ -70,9 +70,7 @@ def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
     element = op.get_attr("element_dtype")
     if content is not None and content.ndim == 1:
         rows = [
-            at
-            for at, size in enumerate(content)
-            if size.known and size.over(Size.of(ROWS)).known and ROWS in size.symbols
+            at for at, size in enumerate(content) if size.known and size.over(Size.of(ROWS)).known and counts_rows(size)
         ]
         if len(rows) == 1 and are_alike(_of_shape(content)):
             lengths = of_sizes(list(content))

@@ -31,7 +31,7 @@ from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Decision, Operation, Re
 from paceline.spmd.factors import decide
 from paceline.spmd.placements import R, Sharded, Spec
 from paceline.spmd.rules.rule import MapOfFactors, Rule, rules
-from paceline.spmd.sizes import ONE, ROWS, Size
+from paceline.spmd.sizes import ONE, ROWS, Size, counts_rows
 
 _PHILOX = ([1], [3])
 """The algorithm, as an input says it: Philox, or TensorFlow's choice, which is Philox on CPUs and GPUs."""
@@ -49,7 +49,7 @@ def _counted(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     block, in_row, dims = shape[0].over(Size.of(ROWS)), ONE, whole.outputs[0].dims
     for size in (block, *shape[1:]):
         in_row = in_row * size
-    if ROWS not in shape[0].symbols or not in_row.known or dims is None or any(need != R for need in whole.needs):
+    if not counts_rows(shape[0]) or not in_row.known or dims is None or any(need != R for need in whole.needs):
         return whole
     local = of_sizes([own(shape[0]), *shape[1:]])
     shard = Sharded(0, block)

@@ -13,7 +13,7 @@ from paceline.spmd.decisions import Decision, Operation, Rebuilt, own
 from paceline.spmd.factors import decide
 from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dims
 from paceline.spmd.rules.rule import Rule, rules
-from paceline.spmd.sizes import ONE, ROWS, Size
+from paceline.spmd.sizes import ONE, ROWS, Size, counts_rows
 
 
 def _shapes(op: Operation, specs: Sequence[Spec]) -> Decision | None:
@@ -124,7 +124,7 @@ def _tile(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     if data.shard is None:
         rows = [at for at, size in enumerate(sizes) if data.dims[at] == 1 and size.over(Size.of(ROWS)).known]
         also: tuple[Decision, ...] = ()
-        if len(rows) == 1 and not any(ROWS in size.symbols for at, size in enumerate(sizes) if at != rows[0]):
+        if len(rows) == 1 and not any(counts_rows(size) for at, size in enumerate(sizes) if at != rows[0]):
             also = (_tiled(data, list(times.content), sizes, rows[0]),)
         return Decision((R, R), (Spec(R, sizes),), also=also)
     if times.content[data.shard.dim] != 1:
@@ -145,7 +145,7 @@ def _spread(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     decision = decide(op, specs, "[...],  -> ..." if fill else "..., [...] -> ...")
     if decision is None or data.placement != R or shape.content is None:
         return decision
-    rows = [at for at, size in enumerate(shape.content) if ROWS in size.symbols]
+    rows = [at for at, size in enumerate(shape.content) if counts_rows(size)]
     if len(rows) != 1 or not shape.content[rows[0]].over(Size.of(ROWS)).known or decision.outputs[0].dims is None:
         return decision
     at = rows[0]
