@@ -123,8 +123,8 @@ class Verification:
         try:
             expected = self._run(self._traced, inputs)
             fault = ""
-        except tf.errors.OpError as error:
-            fault = f"its undivided graph fails on {num_rows} rows: {error.message.splitlines()[0]}"
+        except Exception as error:
+            fault = f"undivided, it fails on {num_rows} rows ({type(error).__name__})"
         finally:
             self._put_back(before)
         if fault := self._first_said(fault):
@@ -170,7 +170,7 @@ class Verification:
     def _run(self, function: Any, inputs: Sequence[Any]) -> list[Array]:
         """The outputs of a graph, and what variables are then: arrays that stay as they are."""
         with _as_it_is():
-            outputs = _instance(function, inputs)()
+            outputs = _instance(function)(*inputs)
         return [value.numpy() for value in [*outputs, *self._values()]]
 
     def _disturbed(self, inputs: Sequence[Any], before: Sequence[Any], rounding: float) -> list[Array]:
@@ -203,18 +203,17 @@ class Verification:
         return next((said.decode() for said in texts.numpy() if said), "")
 
 
-def _instance(function: Any, inputs: Sequence[Any]) -> Any:
-    """A function of no arguments that calls a concrete one, with flat outputs; its kernels are its own."""
+def _instance(function: Any) -> Any:
+    """A function that calls a concrete one, with flat inputs and outputs; its kernels are its own."""
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.inputs]
+    specs = specs[: len(specs) - len(function.captured_inputs)]
 
-    def instance() -> list[Any]:
+    def instance(*inputs: Any) -> list[Any]:
         types = [output.dtype for output in function.outputs]
-        arguments = [*inputs, *function.captured_inputs]
-        if not types:
-            tf.raw_ops.StatefulPartitionedCall(args=arguments, Tout=types, f=function)
-            return []
-        return list(tf.raw_ops.StatefulPartitionedCall(args=arguments, Tout=types, f=function))
+        made = tf.raw_ops.StatefulPartitionedCall(args=[*inputs, *function.captured_inputs], Tout=types, f=function)
+        return list(made) if types else []
 
-    return tf.function(instance, autograph=False).get_concrete_function()
+    return tf.function(instance, autograph=False, input_signature=specs).get_concrete_function()
 
 
 @contextmanager
