@@ -16,6 +16,17 @@ TENSOR_FLOAT = 2.0**-10
 
 _TIMES_NOISE = 16.0
 """By so much the largest difference of one disturbed run may be below that of another one."""
+
+
+def disturbance(rounding: float) -> float:
+    """By which part of them a disturbed run's inputs differ: by some roundings.
+
+    One is too few: in sums over many rows errors add up, and one of them may turn the side of a `relu`. In half
+    precision more than one or two would hide what is wrong.
+    """
+    return max(rounding, min(_TIMES_NOISE * rounding, rounding**0.5 / _TIMES_NOISE))
+
+
 _ROUNDINGS_OF_A_SUM = 4.0
 
 
@@ -66,15 +77,15 @@ def first_difference(
 ) -> str:
     """The first number that differs by more than rounding, in words; empty: none does.
 
-    A number is exact to half of its digits, seen against the largest change in its tensor, or as exact as it stays in
-    a run with disturbed inputs: where a difference of large numbers is left, or an optimizer divides a tiny gradient by
+    A number is exact to half of its digits, seen against the largest change in its tensor, or as exact as it stays if
+    inputs and variables are: where a difference of large numbers is left, or an optimizer divides a tiny gradient by
     its size, no digit is certain.
 
     Args:
         found: The numbers of one run.
         expected: Those of the other one.
         rounding: Of the coarsest type in which the run computes: relative.
-        disturbed: The numbers of the other run, with inputs and variables changed by one rounding. None: unknown.
+        disturbed: The numbers of the other run with disturbed inputs and variables (`disturbance`). None: unknown.
     """
     for index, (own, like) in enumerate(zip(found, expected, strict=True)):
         noise = 0.0 if disturbed is None else _gap(disturbed[index], like.value)
@@ -131,16 +142,16 @@ def _in_words(own: Array, like: Array) -> str:
     return f"{own.flat[most]:g} in place of {like.flat[most]:g}"
 
 
-def disturbed(value: Array, rounding: float, seed: int) -> Array:
-    """`value`, each number of it up or down by one rounding; what has no rounding as it is.
+def disturbed(value: Array, part: float, seed: int) -> Array:
+    """`value`, each number of it larger or smaller by a part of it; what is no floating number as it is.
 
     Args:
         value: A tensor.
-        rounding: Relative.
+        part: Relative.
         seed: Which way.
     """
-    if value.dtype.kind not in "fV" and value.dtype.name not in ROUNDINGS:  # V: NumPy's word for bfloat16
+    if value.dtype.name not in ROUNDINGS:
         return value
     ways = np.random.default_rng(seed).choice([-1.0, 1.0], value.shape)
     with np.errstate(over="ignore", invalid="ignore"):
-        return (value.astype(np.float64) * (1.0 + ways * rounding)).astype(value.dtype)
+        return np.asarray((value.astype(np.float64) * (1.0 + ways * part)).astype(value.dtype))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from paceline.comm.group import Array, Group
@@ -23,6 +22,7 @@ from paceline.fit.likeness import (
     ROUNDINGS,
     TENSOR_FLOAT,
     Number,
+    disturbance,
     disturbed,
     first_difference,
     rows_given,
@@ -30,7 +30,7 @@ from paceline.fit.likeness import (
 )
 from paceline.fit.predictions import of_all_ranks
 from paceline.spmd.partition import Partitioner
-from paceline.spmd.rules.effects import can_be_repeated
+from paceline.spmd.rules.effects import can_be_repeated, has_seed
 from paceline.strategy.graph_collectives import GraphCollectives
 
 _NONE_LEFT = -1
@@ -80,7 +80,9 @@ class Verification:
         self._collectives = collectives
         self._group = group
         self._operations = list(partitioner.operations(traced))
-        self._variables = [variable for variable in traced.graph.variables if variable.dtype != tf.variant]
+        self._draws = any(has_seed(op) for op in self._operations)
+        order = {id(outside): number for number, (outside, _) in enumerate(traced.graph.captures)}
+        self._variables = sorted(traced.graph.variables, key=lambda each: order.get(id(each.handle), len(order)))
         self._names = [
             *_names_of_outputs(traced),
             *(f"the variable {names.get(id(variable), variable.name)!r}" for variable in self._variables),
@@ -120,8 +122,9 @@ class Verification:
         inputs = tf.nest.flatten(whole, expand_composites=True)
         place = [tf.constant(num_rows, tf.int64), tf.constant(first, tf.int64)]
         before = self._values()
+        undivided = _instance(self._traced)
         try:
-            expected = self._run(self._traced, inputs)
+            expected = self._run(undivided, inputs)
             fault = ""
         except Exception as error:
             fault = f"undivided, it fails on {num_rows} rows ({type(error).__name__})"
@@ -130,7 +133,7 @@ class Verification:
         if fault := self._first_said(fault):
             return Verdict(unknown=fault)
         try:
-            found = self._run(self._divided, [*place, *tf.nest.flatten(own, expand_composites=True)])
+            found = self._run(_instance(self._divided), [*place, *tf.nest.flatten(own, expand_composites=True)])
         except Exception as error:
             error.add_note(
                 f"while the divided step was compared with the undivided one on {num_rows} rows of the first batch; "
@@ -147,7 +150,9 @@ class Verification:
         rounding = self._rounding()
         difference = first_difference(found, numbers, rounding)
         if difference:
-            difference = first_difference(found, numbers, rounding, self._disturbed(inputs, before, rounding))
+            undivided = _instance(self._traced) if self._draws else undivided
+            others = self._disturbed(undivided, inputs, before, disturbance(rounding))
+            difference = first_difference(found, numbers, rounding, others)
         return Verdict(self._first_said(difference), num_rows=num_rows)
 
     def _components(self, leaves: Sequence[Any]) -> Iterator[tuple[Any, bool]]:
@@ -167,18 +172,18 @@ class Verification:
             leaf = leaf[:count]
         return of_all_ranks(self._collectives, None, self._group, leaf)
 
-    def _run(self, function: Any, inputs: Sequence[Any]) -> list[Array]:
+    def _run(self, instance: Any, inputs: Sequence[Any]) -> list[Array]:
         """The outputs of a graph, and what variables are then: arrays that stay as they are."""
         with _as_it_is():
-            outputs = _instance(function)(*inputs)
+            outputs = instance(*inputs)
         return [value.numpy() for value in [*outputs, *self._values()]]
 
-    def _disturbed(self, inputs: Sequence[Any], before: Sequence[Any], rounding: float) -> list[Array]:
-        """The undivided graph's numbers, had its inputs and variables been up or down by one rounding."""
-        inputs = [_disturbed(tensor, rounding, seed) for seed, tensor in enumerate(inputs)]
+    def _disturbed(self, undivided: Any, inputs: Sequence[Any], before: Sequence[Any], part: float) -> list[Array]:
+        """The undivided graph's numbers, had its inputs and variables been larger or smaller by a part of them."""
+        inputs = [_disturbed(tensor, part, seed) for seed, tensor in enumerate(inputs)]
         try:
-            self._put_back([_disturbed(tensor, rounding, seed) for seed, tensor in enumerate(before)])
-            return self._run(self._traced, inputs)
+            self._put_back([_disturbed(tensor, part, seed) for seed, tensor in enumerate(before)])
+            return self._run(undivided, inputs)
         finally:
             self._put_back(before)
 
@@ -236,7 +241,5 @@ def _names_of_outputs(traced: Any) -> list[str]:
     return [f"the output {'/'.join(map(str, path))!r}" if path else "the output" for path in tensors]
 
 
-def _disturbed(tensor: Any, rounding: float, seed: int) -> Any:
-    if not tensor.dtype.is_floating:
-        return tensor
-    return tf.constant(np.asarray(disturbed(tensor.numpy(), rounding, seed)), tensor.dtype)
+def _disturbed(tensor: Any, part: float, seed: int) -> Any:
+    return tf.constant(disturbed(tensor.numpy(), part, seed), tensor.dtype) if tensor.dtype.is_floating else tensor

@@ -52,9 +52,14 @@ def can_be_repeated(op: Any) -> bool:
     """
     if op.op_def is None or not op.op_def.is_stateful:
         return True
-    if any(attribute.name == "seed2" for attribute in op.op_def.attr) and not op.type.startswith("CudnnRNN"):
+    if has_seed(op) and not op.type.startswith("CudnnRNN"):  # which draws for its own dropout only
         return bool(op.get_attr("seed") or op.get_attr("seed2"))
     return bool(op.type.startswith(_REPEATED))
+
+
+def has_seed(op: Any) -> bool:
+    """Whether an operation draws from a state in its kernel."""
+    return op.op_def is not None and any(attribute.name == "seed2" for attribute in op.op_def.attr)
 
 
 def _only_acts_outside(op: Any) -> bool:
