@@ -72,6 +72,7 @@ class DividedStep:
         """The outputs of the step, whole. Collective."""
         replica = current_replica()
         assert replica is not None
+        coming, self._coming = self._coming, []
         total, first = self._place(replica)
         if tf.executing_eagerly():
             self._say_whole("run_eagerly=True: there is no graph that could be divided")
@@ -89,12 +90,12 @@ class DividedStep:
             partitioner = Partitioner(messages)
             self._without_data = partitioner.without_data(traced)
             divided = self._divided(partitioner, traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
-            if divided is not None and self._coming:
+            if divided is not None and coming:
                 are_rows = [any(flags) if flags else None for _, flags, _ in inputs]
                 verification = Verification(
                     partitioner, traced, divided, are_rows, self._names(), replica.collectives, self._strategy.group
                 )
-                if not self._is_like_one_workers(verification):
+                if not self._is_like_one_workers(verification, *coming):
                     divided = None
         self._traced.append((traced, divided))
         flat = [tensor for _, _, tensors in inputs for tensor in tensors]
@@ -138,9 +139,9 @@ class DividedStep:
             )
             return None
 
-    def _is_like_one_workers(self, verification: Verification) -> bool:
+    def _is_like_one_workers(self, verification: Verification, batch: Any) -> bool:
         """Whether the divided graph gives what the undivided one gives on the coming batch, as far as that is known."""
-        verdict = verification.verdict(self._coming.pop(), is_whole=self._batch.is_of_one_size)
+        verdict = verification.verdict(batch, is_whole=self._batch.is_of_one_size)
         if verdict.unknown and self._strategy.world.is_chief:
             _LOGGER.info("%s was not compared with one worker's: %s [verify]", self.__name__, verdict.unknown)
         if not verdict.difference:

@@ -1,5 +1,6 @@
 """Which rows a step is verified on, and whether two runs of it are alike but for rounding. Pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ def disturbance(rounding: float) -> float:
     One is too few: in sums over many rows errors add up, and one of them may turn the side of a `relu`. In half
     precision more than one or two would hide what is wrong.
     """
-    return max(rounding, min(_TIMES_NOISE * rounding, rounding**0.5 / _TIMES_NOISE))
+    return max(rounding, min(_TIMES_NOISE * rounding, math.sqrt(rounding) / _TIMES_NOISE))
 
 
 _ROUNDINGS_OF_A_SUM = 4.0
@@ -101,7 +102,7 @@ def _allowed(like: Number, rounding: float, noise: float) -> float:
     change = value if like.before is None else value - _wide(like.before)
     own = ROUNDINGS.get(like.value.dtype.name, COARSEST)
     with np.errstate(invalid="ignore", over="ignore"):
-        half = rounding**0.5 * _largest(change)
+        half = math.sqrt(rounding) * _largest(change)
         last_digits = _ROUNDINGS_OF_A_SUM * own * _largest(value)
         return float(half + last_digits + _TIMES_NOISE * noise)
 

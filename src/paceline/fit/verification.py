@@ -102,13 +102,15 @@ class Verification:
         if min(counts) < 0 or not sum(counts):
             return Verdict()  # the step will not take place
         leaves = tf.nest.flatten(batch)
-        few = rows_given(counts, 2 * self._group.size + 1)
-        verdict = Verdict(difference="on too few rows")
-        if not is_whole and few != counts:
-            verdict = self._on(leaves, few, uneven_parts(sum(few), self._group.size))
-        if verdict.difference or verdict.unknown:
-            return self._on(leaves, counts, counts if is_whole else uneven_parts(sum(counts), self._group.size))
-        return verdict
+        size = self._group.size
+        if is_whole:
+            return self._on(leaves, counts, counts)
+        few = rows_given(counts, 2 * size + 1)
+        verdict = self._on(leaves, few, uneven_parts(sum(few), size))
+        if few == counts or verdict == Verdict(num_rows=verdict.num_rows):
+            return verdict
+        on_all = self._on(leaves, counts, uneven_parts(sum(counts), size))
+        return verdict if verdict.difference and on_all.unknown else on_all
 
     def _on(self, leaves: Sequence[Any], given: Sequence[int], parts: Sequence[int]) -> Verdict:
         """The verdict on `given` first rows of each rank, of which each computes its part. Collective."""
@@ -163,6 +165,8 @@ class Verification:
 
     def _of_all(self, leaf: Any, divided: bool, count: int) -> Any:
         """The first rows of all ranks. Collective."""
+        if not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+            leaf = tf.convert_to_tensor(leaf)
         if isinstance(leaf, tf.SparseTensor):
             shape = tf.concat([[count], leaf.dense_shape[1:]], 0)
             leaf = tf.sparse.slice(leaf, tf.zeros_like(shape), shape)
