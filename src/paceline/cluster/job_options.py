@@ -120,8 +120,8 @@ class JobOptions(OptionTable):
     verify: Literal["auto", "strict", "off"] = option(
         "auto",
         "Each step of fit, evaluate and predict is traced as one worker runs it, and its graph is divided over the "
-        "workers. If that is not possible: auto: every worker computes the whole batch, with a line that says why; "
-        "strict: the job ends.",
+        "workers. If that is not possible, or gives other numbers on rows of the first batch: auto: every worker "
+        "computes the whole batch, with a line that says why; strict: the job ends. off: numbers are not compared.",
         use=Use.WORKERS,
     )
     rank_variables: bool = option(

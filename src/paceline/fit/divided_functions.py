@@ -15,6 +15,7 @@ import tensorflow as tf
 from paceline.cluster.communication import Communication
 from paceline.fit.compat import trainer_module
 from paceline.fit.divided_steps import DividedStep
+from paceline.fit.first_look import looked_at
 from paceline.fit.strategies import divided_strategy_of
 from paceline.fit.whole_batches import WholeBatch, coming_batch
 from paceline.strategy import compat
@@ -73,7 +74,10 @@ class _DividedFunction:
         """Takes one execution. Collective."""
         before = _num_taken_by(self._num_taken)
         can_end_apart = self._strategy.world.communication is Communication.MPI
-        step, function = self._step_and_function()
+        step, function, is_new = self._step_and_function()
+        if is_new and not self._model.run_eagerly and self._strategy.world.verify != "off":
+            first, iterator = looked_at(iterator, self._model.steps_per_execution)
+            step.verify_on(_without_optionals(first))
         try:
             outputs = function(iterator)
         except (StopIteration, tf.errors.OutOfRangeError) as end:
@@ -90,12 +94,14 @@ class _DividedFunction:
             raise CutShort("the data of this rank ended in the middle of an execution of several steps")
         return outputs
 
-    def _step_and_function(self) -> tuple[DividedStep, Function]:
+    def _step_and_function(self) -> tuple[DividedStep, Function, bool]:
+        """Those for the coming batch, and whether they are new."""
         batch = coming_batch()
-        if batch not in self._functions:
-            step = DividedStep(self._step_function, batch, self._strategy, self._count)
+        is_new = batch not in self._functions
+        if is_new:
+            step = DividedStep(self._step_function, batch, self._strategy, self._count, lambda: _names(self._model))
             self._functions[batch] = step, self._make_function(self._model, step)
-        return self._functions[batch]
+        return *self._functions[batch], is_new
 
     def _count(self, total: Any) -> Any:
         """`total`, once the step that takes place has been counted."""
@@ -150,6 +156,12 @@ class _DividedPrediction:
             return keras.tree.map_structure(lambda *parts: _concatenated(parts), *outputs)
 
         return as_written(of_execution)
+
+
+def _names(model: Any) -> dict[int, str]:
+    """What Keras calls the variables of a model and its optimizer, by the identity of TensorFlow's."""
+    optimizers = [model.optimizer] if model.optimizer is not None else []
+    return {id(each.value): each.path for owner in [model, *optimizers] for each in owner.variables}
 
 
 def _concatenated(parts: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ step of one worker.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -21,6 +21,7 @@ from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.predictions import of_all_ranks
 from paceline.fit.replica import current_replica
 from paceline.fit.same_steps import compare_steps
+from paceline.fit.verification import Verification
 from paceline.fit.whole_batches import WholeBatch
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
@@ -45,12 +46,20 @@ class DividedStep:
         strategy: Whose ranks divide it.
         after: Called in the graph with the global number of rows, once that is known; what it returns comes before
             everything of the step.
+        names: The names of variables, by the identity of TensorFlow's.
     """
 
     def __init__(
-        self, step_function: Function, batch: WholeBatch, strategy: SynchronousStrategy, after: Function = tf.identity
+        self,
+        step_function: Function,
+        batch: WholeBatch,
+        strategy: SynchronousStrategy,
+        after: Function = tf.identity,
+        names: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
         self._step_function = step_function
+        self._names = names
+        self._coming: list[Any] = []
         self._batch = batch
         self._strategy = strategy
         self._after = after
@@ -64,6 +73,7 @@ class DividedStep:
         """The outputs of the step, whole. Collective."""
         replica = current_replica()
         assert replica is not None
+        coming, self._coming = self._coming, []
         total, first = self._place(replica)
         if tf.executing_eagerly():
             self._say_whole("run_eagerly=True: there is no graph that could be divided")
@@ -84,6 +94,13 @@ class DividedStep:
             partitioner = Partitioner(messages)
             self._without_data = partitioner.without_data(traced)
             divided = self._divided(partitioner, traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
+            if divided is not None and coming:
+                are_rows = [any(flags) if flags else None for _, flags, _ in inputs]
+                verification = Verification(
+                    partitioner, traced, divided, are_rows, self._names(), replica.collectives, self._strategy.group
+                )
+                if not self._is_like_one_workers(verification, *coming):
+                    divided = None
         self._traced.append((traced, divided))
         flat = [tensor for _, _, tensors in inputs for tensor in tensors]
         with tf.control_dependencies([total]):
@@ -99,6 +116,14 @@ class DividedStep:
         returned = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
         results = [next(outputs) if isinstance(one, tf.TensorSpec) or tf.is_tensor(one) else one for one in returned]
         return tf.nest.pack_sequence_as(traced.structured_outputs, results, expand_composites=True)
+
+    def verify_on(self, batch: Any) -> None:
+        """If the next call traces the step, it is compared with one worker's on a batch.
+
+        Args:
+            batch: This rank's rows of the one that the step takes first; None: the data have ended.
+        """
+        self._coming = [batch]
 
     def take_without_data(self) -> None:
         """Runs the operations of the step that wait for no data, such as counting the step and drawing seeds.
@@ -122,6 +147,22 @@ class DividedStep:
                 f"its graph could not be divided ({type(fault).__name__}: {' '.join(told)}); please report this"
             )
             return None
+
+    def _is_like_one_workers(self, verification: Verification, batch: Any) -> bool:
+        """Whether the divided graph gives what the undivided one gives on the coming batch, as far as that is known."""
+        verdict = verification.verdict(batch, is_whole=self._batch.is_of_one_size)
+        if verdict.unknown and self._strategy.world.is_chief:
+            _LOGGER.info("%s was not compared with one worker's: %s [verify]", self.__name__, verdict.unknown)
+        if not verdict.difference:
+            return True
+        told = f"divided over the workers, it gives another number than whole: {verdict.difference}"
+        told = f"{told}, on {verdict.num_rows} rows of the first batch; please report this"
+        if self._strategy.world.verify == "strict":
+            raise RuntimeError(
+                f"{self.__name__} cannot be trusted: {told}. With --verify auto every worker computes all rows [verify]"
+            )
+        self._say_whole(told)
+        return False
 
     def _say_whole(self, why: str) -> None:
         if self._strategy.world.is_chief and not self._has_said_whole:

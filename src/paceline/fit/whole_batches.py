@@ -22,6 +22,11 @@ class WholeBatch:
     sizes: tuple[int | None, ...] | None = None
     is_local: bool = False
 
+    @property
+    def is_of_one_size(self) -> bool:
+        """Whether the script has named the size of any component."""
+        return any(size is not None for size in self.sizes or ())
+
     def size_of(self, index: int) -> int | None:
         """The first size of a component."""
         return None if self.sizes is None else self.sizes[index]

@@ -14,7 +14,7 @@ addends) is what stays true when the body has run once more.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,16 @@ class Partitioner:
 
         return tf.function(step, autograph=False, input_signature=[])
 
+    def operations(self, traced: Any) -> Iterator[Any]:
+        """The operations of a traced function, with those of its loops and branches."""
+        yield from self._operations(traced.graph)
+
+    def _operations(self, graph: Any) -> Iterator[Any]:
+        for node in self._program(graph).nodes:
+            yield node.op
+            for name in _names_of_bodies(node.op):
+                yield from self._operations(compat.body(node.op, name))
+
     def _program(self, graph: Any) -> Program:
         if graph not in self._programs:
             self._programs[graph] = program_of(graph)
@@ -190,11 +200,7 @@ class Partitioner:
     # Branches
 
     def _branches(self, op: Any, specs: Sequence[Spec]) -> "_Branches":
-        if op.type in ("If", "StatelessIf"):
-            names = [op.get_attr("then_branch").name, op.get_attr("else_branch").name]
-        else:
-            names = [function.name for function in op.get_attr("branches")]
-        programs = [self._program(compat.body(op, name)) for name in names]
+        programs = [self._program(compat.body(op, name)) for name in _names_of_bodies(op)]
         inputs = [_without_addends(spec) for spec in specs[1:]]
         sides = [self._outline(program, inputs) for program in programs]
         outside = symbols_of(inputs)
@@ -294,6 +300,15 @@ class Partitioner:
             builder.learn(spec, tensor)
             results[number] = Value(spec, tensor)
         return results
+
+
+def _names_of_bodies(op: Any) -> list[str]:
+    """The functions of a loop or branch; of any other operation none."""
+    if op.type in LOOPS:
+        return [op.get_attr("cond").name, op.get_attr("body").name]
+    if op.type in ("If", "StatelessIf"):
+        return [op.get_attr("then_branch").name, op.get_attr("else_branch").name]
+    return [function.name for function in op.get_attr("branches")] if op.type in BRANCHES else []
 
 
 class _Order:

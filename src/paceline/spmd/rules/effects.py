@@ -29,10 +29,37 @@ _ON_ALL_RANKS = (
 """What looks like an operation that only acts on the outside, and is none: nothing in its definition tells."""
 
 
+_REPEATED = (
+    *("ReadVariable", "Assign", "Resource", "VariableShape", "VarIsInitialized", "Rng", "Stateful"),  # of variables
+    *("If", "Case", "While", "Assert", "TensorArray", "Empty", "DeepCopy", "CheckNumerics", "CudnnRNN"),
+    *("LookupTableFind", "LookupTableSize", "StatelessRandomGetAlg", "DeviceIndex", "IsTensorFloat32Enabled"),
+    *("XlaCallModule", "GuaranteeConst"),
+)
+"""How the types of operations begin that have an effect, in TensorFlow's words, but none that outlasts a step, or one
+on variables only."""
+
+
 def rule_of(op: Operation) -> Rule | None:
     """The rule of an operation that rank 0 runs for all, if it is one."""
     rule = _ANSWERED_BY_FIRST.get(op.type)
     return _done_by_first if rule is None and _only_acts_outside(op) else rule
+
+
+def can_be_repeated(op: Any) -> bool:
+    """Whether an operation may run once more than a script asks for, if variables are put back afterwards.
+
+    What draws from a state in its kernel, with seeds, may: another call of its function has another kernel.
+    """
+    if op.op_def is None or not op.op_def.is_stateful:
+        return True
+    if has_seed(op) and not op.type.startswith("CudnnRNN"):  # which draws for its own dropout only
+        return bool(op.get_attr("seed") or op.get_attr("seed2"))
+    return bool(op.type.startswith(_REPEATED))
+
+
+def has_seed(op: Any) -> bool:
+    """Whether an operation draws from a state in its kernel."""
+    return op.op_def is not None and any(attribute.name == "seed2" for attribute in op.op_def.attr)
 
 
 def _only_acts_outside(op: Any) -> bool:

@@ -1,0 +1,59 @@
+"""What the divided step computes is compared with one worker's on the first batch, which is then trained with."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from parity_runs import RELATIVE_FLOAT64
+from verification_jobs import FAULTS
+
+from worlds import Worlds
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("divided")]
+
+SCRIPT = Path(__file__).with_name("verification_jobs.py")
+
+
+def _equal(several: dict[str, Any], one: dict[str, Any]) -> None:
+    np.testing.assert_allclose(several["numbers"], one["numbers"], rtol=RELATIVE_FLOAT64, atol=1e-12)
+    assert several["iterations"] == one["iterations"]
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("several",), ("named",), ("noise",), ("few",), pytest.param(("off",), marks=pytest.mark.proof)]
+)
+def test_a_step_that_is_divided_rightly_trains_without_a_word(worlds: Worlds, options: tuple[str, ...]) -> None:
+    """No batch is lost or taken twice, and variables, seeds and kernels are as they were."""
+    [one] = worlds.plain.run(SCRIPT, "right", *options).told
+    case = worlds.of(2).run(SCRIPT, "right", *options)
+    for several in case.told:
+        _equal(several, one)
+    assert "one worker" not in case.output
+    assert "every worker" not in case.output
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_step_that_is_divided_wrongly_is_computed_whole(worlds: Worlds, fault: str) -> None:
+    [one] = worlds.plain.run(SCRIPT, "right").told
+    case = worlds.of(2).run(SCRIPT, fault)
+    for several in case.told:
+        _equal(several, one)
+    [line] = [line for line in case.output.splitlines() if "train_step" in line]
+    assert "every worker computes all rows of train_step" in line
+    assert " in place of " in line
+    assert "on 7 rows of the first batch" in line
+
+
+def test_strict_ends_the_job_before_its_first_step(worlds: Worlds) -> None:
+    for told in worlds.of(2).run(SCRIPT, FAULTS[0], "strict").told:
+        assert "train_step cannot be trusted" in told["raised"]
+        assert told["raised"].endswith("[verify]")
+        assert told["iterations"] == 0
+
+
+def test_off_compares_nothing(worlds: Worlds) -> None:
+    [one] = worlds.plain.run(SCRIPT, "right").told
+    case = worlds.of(2).run(SCRIPT, FAULTS[2], "off")
+    assert "train_step" not in case.output
+    assert abs(case.told[0]["numbers"][0] - one["numbers"][0]) > 1e-3
