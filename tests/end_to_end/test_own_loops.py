@@ -32,7 +32,8 @@ BESIDE_A_STRATEGY = "import paceline\nstrategy = paceline.MultiWorkerMirroredStr
 
 OTHER_DATA = """
 import os
-x += float(os.environ["PACELINE_RANK"])
+rank = int(os.environ["PACELINE_RANK"])
+x, y = x + rank, (y + rank) % 4
 dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
 """
 

@@ -322,6 +322,39 @@ def _own_updates() -> Told:
     return [*losses, *weights.numpy().reshape(-1)]
 
 
+def _played() -> Told:
+    """An actor and critic: the function plays an episode in Python, with a draw for each move, and learns of it."""
+    model, critic = _classifier(), keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    variables = model.trainable_variables + critic.trainable_variables
+    optimizer = keras.optimizers.Adam(0.01)
+
+    def move(state: Any, action: Any) -> Any:
+        return np.tanh(state * 1.1 + (action - 1.5) * np.cos(np.arange(8))), np.float64(state.sum())
+
+    @tf.function
+    def train_step(state: Any, num_moves: Any) -> Any:
+        logs, values, rewards = (tf.TensorArray(tf.float64, 0, dynamic_size=True) for _ in range(3))
+        with tf.GradientTape() as tape:
+            for turn in tf.range(num_moves):
+                logits = model(state[None])
+                action = tf.random.categorical(logits, 1)[0, 0]
+                logs = logs.write(turn, tf.nn.log_softmax(logits)[0, action])
+                values = values.write(turn, critic(state[None])[0, 0])
+                state, reward = tf.numpy_function(move, [state, tf.cast(action, tf.float64)], [tf.float64, tf.float64])
+                state.set_shape([8])
+                reward.set_shape([])
+                rewards = rewards.write(turn, reward)
+                if reward > 5.0:
+                    break
+            gain = rewards.stack() - values.stack()
+            loss = -tf.reduce_sum(logs.stack() * gain) + tf.reduce_sum(gain**2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    optimizer.build(variables)
+    return [*(train_step(row, tf.constant(12)) for row in FEATURES[:4]), *_weights(model, critic)]
+
+
 CASES: dict[str, Callable[[], Told]] = {
     "guide": _guide,
     "gan": _gan,
@@ -332,6 +365,7 @@ CASES: dict[str, Callable[[], Told]] = {
     "sampled": _sampled,
     "gradients_apart": _gradients_apart,
     "own_updates": _own_updates,
+    "played": _played,
     "eager": _eager,
     "data_inside": _data_inside,
     "iterator": _iterator,
