@@ -137,8 +137,9 @@ class DividedStep:
 
     def _divided(self, partitioner: Partitioner, traced: Any, rows: list[bool]) -> Any:
         """The divided step, which is built; None, said in a line, if that fails: all ranks fail alike."""
+        num_rows = self._batch.num_rows
         try:
-            return partitioner.divided(traced, rows).get_concrete_function()
+            return partitioner.divided(traced, rows, num_rows if num_rows != 1 else None).get_concrete_function()
         except Exception as fault:
             if self._strategy.world.verify == "strict":
                 raise
@@ -150,7 +151,7 @@ class DividedStep:
 
     def _is_like_one_workers(self, verification: Verification, batch: Any) -> bool:
         """Whether the divided graph gives what the undivided one gives on the coming batch, as far as that is known."""
-        verdict = verification.verdict(batch, is_whole=self._batch.is_of_one_size)
+        verdict = verification.verdict(batch, is_whole=self._batch.num_rows is not None)
         if verdict.unknown and self._strategy.world.is_chief:
             _LOGGER.info("%s was not compared with one worker's: %s [verify]", self.__name__, verdict.unknown)
         if not verdict.difference:

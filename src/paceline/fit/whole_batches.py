@@ -23,9 +23,9 @@ class WholeBatch:
     is_local: bool = False
 
     @property
-    def is_of_one_size(self) -> bool:
-        """Whether the script has named the size of any component."""
-        return any(size is not None for size in self.sizes or ())
+    def num_rows(self) -> int | None:
+        """How many rows each batch has, if the script has named that."""
+        return next((size for size in self.sizes or () if size is not None), None)
 
     def size_of(self, index: int) -> int | None:
         """The first size of a component."""
