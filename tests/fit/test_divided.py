@@ -21,3 +21,11 @@ def test_what_needs_the_whole_batch(worlds: Worlds, case: str, size: int) -> Non
     [one] = worlds.plain.run(SCRIPT, case).told
     for several in worlds.of(size).run(SCRIPT, case).told:
         np.testing.assert_allclose(several, one, rtol=RELATIVE_FLOAT64, atol=1e-12)
+
+
+def test_lines_that_need_all_rows_are_told(worlds: Worlds) -> None:
+    output = worlds.of(2).run(SCRIPT, "contrastive").output
+    [line] = [one for one in output.splitlines() if "train_step needs the rows of the whole batch in " in one]
+    assert "divided_jobs.py:" in line
+    assert "in contrastive (" in line
+    assert "[whole-rows]" not in worlds.of(2).run(SCRIPT, "normalized").output

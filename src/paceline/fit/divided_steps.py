@@ -23,6 +23,7 @@ from paceline.fit.replica import current_replica
 from paceline.fit.same_steps import compare_steps
 from paceline.fit.verification import Verification
 from paceline.fit.whole_batches import WholeBatch
+from paceline.fit.whole_rows import lines_on_all_rows
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
 from paceline.strategy.base import SynchronousStrategy
@@ -101,6 +102,8 @@ class DividedStep:
                 )
                 if not self._is_like_one_workers(verification, *coming):
                     divided = None
+            if divided is not None:
+                self._say_on_all_rows(partitioner)
         self._traced.append((traced, divided))
         flat = [tensor for _, _, tensors in inputs for tensor in tensors]
         with tf.control_dependencies([total]):
@@ -164,6 +167,16 @@ class DividedStep:
             )
         self._say_whole(told)
         return False
+
+    def _say_on_all_rows(self, partitioner: Partitioner) -> None:
+        lines = lines_on_all_rows(partitioner.gathering, within=__file__)
+        if lines and self._strategy.world.is_chief and not self._traced:
+            _LOGGER.info(
+                "%s needs the rows of the whole batch in %s: every worker computes what follows from them there, and "
+                "more workers do not make that faster [whole-rows]",
+                self.__name__,
+                lines,
+            )
 
     def _say_whole(self, why: str) -> None:
         if self._strategy.world.is_chief and not self._has_said_whole:
