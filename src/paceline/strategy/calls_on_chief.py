@@ -9,7 +9,7 @@ raised on all ranks, so no rank waits for one that has failed.
 
 import pickle
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import tensorflow as tf
 from paceline.comm.group import Array
 from paceline.strategy import compat
 from paceline.strategy.graph_collectives import GraphCollectives
+from paceline.strategy.python_calls import RegisteredFunction
 
 _KINDS = (ValueError, TypeError, StopIteration, MemoryError, NotImplementedError)
 """The exceptions that TensorFlow tells apart: each becomes an error of its own class, all others `UnknownError`."""
@@ -41,8 +42,8 @@ class CallOnChief:
         self._is_eager = kind == "EagerPyFunc"
         self._types = list(types)
         self._fault: BaseException | None = None
-        self._calling = _Registered(self._called)
-        self._telling = _Registered(self._told)
+        self._calling = RegisteredFunction(self._called)
+        self._telling = RegisteredFunction(self._told)
 
     def in_graph(self, rank: int, collectives: GraphCollectives, inputs: Sequence[Any]) -> list[Any]:
         """What the function returns on rank 0. Collective.
@@ -91,28 +92,6 @@ class CallOnChief:
             own, self._fault = self._fault, None
             raise own if own is not None else _described(*fault)
         return [np.array(array) for array in arrays]  # TensorFlow may write into what it is given
-
-
-class _Registered(compat.EagerFunc):  # type: ignore[misc]  # a TensorFlow class, untyped
-    """A function of TensorFlow's registry that is given its arguments as they are.
-
-    Args:
-        function: Of the device and the arguments, which are arrays or eager tensors.
-    """
-
-    def __init__(self, function: Callable[[str, Sequence[Any]], Any]) -> None:
-        self._function = function
-        self.token = compat.python_functions.insert(self)
-        _registered.append(self)
-
-    def __call__(self, device: str, token: str, arguments: Sequence[Any]) -> Any:
-        """What TensorFlow calls, on one of its threads."""
-        del token
-        return self._function(device, arguments)
-
-
-_registered: list[_Registered] = []
-"""Graphs may outlive their step, and TensorFlow's registry holds its entries weakly."""
 
 
 def _as_list(results: Any) -> list[Any]:

@@ -8,7 +8,7 @@ registry differs.
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,10 +21,29 @@ Function = Callable[..., list[Array]]
 _thread = threading.local()
 
 
-class PythonCall(compat.EagerFunc):  # type: ignore[misc]  # a TensorFlow class, untyped
-    """A Python function that graphs can call.
+class RegisteredFunction(compat.EagerFunc):  # type: ignore[misc]  # a TensorFlow class, untyped
+    """A Python function of TensorFlow's registry that is given its arguments as they are.
 
-    TensorFlow's registry hands what a function of the base class returns straight to the operation.
+    The registry hands what a function of the base class returns straight to the operation.
+
+    Args:
+        function: Of the device and the arguments, which are arrays or eager tensors.
+    """
+
+    def __init__(self, function: Callable[[str, Sequence[Any]], Any]) -> None:
+        self._function = function
+        self.token = compat.python_functions.insert(self)
+        """What an operation knows the function by."""
+        _registered.append(self)
+
+    def __call__(self, device: str, token: str, arguments: Sequence[Any]) -> Any:
+        """What TensorFlow calls, on one of its threads."""
+        del token
+        return self._function(device, arguments)
+
+
+class PythonCall(RegisteredFunction):
+    """A Python function that graphs can call.
 
     Args:
         function: From arrays to contiguous arrays. TensorFlow lends the former for the time of the call, and adopts
@@ -32,15 +51,12 @@ class PythonCall(compat.EagerFunc):  # type: ignore[misc]  # a TensorFlow class,
     """
 
     def __init__(self, function: Function) -> None:
-        self._function = function
-        self._token = compat.python_functions.insert(self)
-        _registered.append(self)
+        def call(device: str, arguments: Sequence[Array]) -> list[Array]:
+            del device
+            _keep_thread_state()
+            return function(*arguments)
 
-    def __call__(self, device: str, token: str, arguments: tuple[Array, ...]) -> list[Array]:
-        """What TensorFlow calls, on one of its threads."""
-        del device, token
-        _keep_thread_state()
-        return self._function(*arguments)
+        super().__init__(call)
 
     def in_graph(self, tensors: list[Any]) -> list[Any]:
         """A stateful operation that calls the function; its results have the tensors' number and dtypes.
@@ -50,12 +66,12 @@ class PythonCall(compat.EagerFunc):  # type: ignore[misc]  # a TensorFlow class,
         """
         with tf.device("/device:CPU:0"):
             results: list[Any] = tf.raw_ops.PyFunc(
-                input=tensors, token=self._token, Tout=[tensor.dtype for tensor in tensors]
+                input=tensors, token=self.token, Tout=[tensor.dtype for tensor in tensors]
             )
         return results
 
 
-_registered: list[PythonCall] = []
+_registered: list[RegisteredFunction] = []
 """Graphs may outlive the strategy that they were built with, and TensorFlow's registry holds its entries weakly."""
 
 
