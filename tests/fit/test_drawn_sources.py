@@ -1,7 +1,6 @@
 """Generators and PyDatasets drawn at random: all ranks together get one worker's rows, and arrays stay untouched."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,13 +11,6 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SCRIPT = Path(__file__).parent / "drawn_sources.py"
 LIMIT_SECONDS = 400.0
 NUM_DRAWN, AT_ONCE, IN_A_CHECK = 150, 25, 6
-
-
-def joined(parts: tuple[Any, ...]) -> Any:
-    """A component of a step, put together in rank order."""
-    dtype, shape, _ = parts[0]
-    assert all(part[:2] == [dtype, shape] for part in parts)
-    return [dtype, shape, "".join(part[2] for part in parts)]
 
 
 @pytest.mark.parametrize(
@@ -38,11 +30,9 @@ def test_ranks_get_the_rows_of_one_worker_and_leave_arrays_as_they_are(worlds: W
     ranks = worlds.of(2).run(SCRIPT, *numbers, "together", limit_seconds=LIMIT_SECONDS).told
     for number, (one, *several) in enumerate(zip(alone, *ranks, strict=True), start=first):
         assert all(rank["what"] == one["what"] for rank in several)
-        steps = [
-            [joined(parts) for parts in zip(*of_ranks, strict=True)]
-            for of_ranks in zip(*(rank["noted"] for rank in several), strict=True)
-        ]
-        assert steps == one["noted"], (number, one["what"])
+        chiefs, *others = (rank["noted"] for rank in several)
+        assert chiefs == one["noted"], (number, one["what"])
+        assert not any(others), "Python in a step runs on the chief"
         for rank in several:
             assert not any(rank["changed"]), (number, one["what"], rank["changed"])
 

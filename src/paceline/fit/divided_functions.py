@@ -150,6 +150,10 @@ class _DividedPrediction:
             self._functions[batch] = of_execution if is_eager else tf.function(of_execution, reduce_retracing=True)
         return self._functions[batch](_without_optionals(batches))
 
+    def experimental_get_tracing_count(self) -> int:
+        """How many kinds of batches it has been traced for, as `tf.function` says it."""
+        return len(self._functions)
+
     def _of_execution(self, step: DividedStep) -> Function:
         def of_execution(batches: Sequence[Any]) -> Any:
             outputs = [self._strategy.run(step, args=(data,)) for data in batches]
