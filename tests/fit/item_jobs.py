@@ -73,7 +73,7 @@ class Items(keras.utils.PyDataset):
 
 
 def told(model: Any, **others: Any) -> dict[str, Any]:
-    """What a rank has seen and drawn: `seen` differs over ranks, the rest must not."""
+    """What the steps of a rank have seen, which is the whole batch where they are eager, and what was drawn."""
     weights = [weight.ravel().tolist() for weight in model.get_weights()]
     return {"seen": model.seen, "same": {"next": [np.random.rand(), random.random()], "weights": weights, **others}}
 

@@ -101,8 +101,8 @@ def _as_list(results: Any) -> list[Any]:
 
 def _arrays(returned: Any) -> list[Array]:
     """What a function has returned through TensorFlow's registry: one or several arrays or tensors, or nothing."""
-    if returned is None:
-        return []
+    if returned is None or (isinstance(returned, np.ndarray) and returned.ndim == 0 and returned.item() is None):
+        return []  # the registry makes an array of nothing
     several = returned if isinstance(returned, list | tuple) else [returned]
     return [np.asarray(_array(one)) for one in several]
 

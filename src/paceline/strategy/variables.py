@@ -23,6 +23,7 @@ from paceline.data.compat import variant_of
 from paceline.data.local_batches import is_local, mark_as_local
 from paceline.data.python_faults import kept_fault_raised
 from paceline.strategy import compat
+from paceline.strategy.as_one_worker import is_as_one_worker
 
 
 class _Numbers:
@@ -65,18 +66,70 @@ class SyncOnReadVariable(_Numbers, compat.SyncOnReadVariable):  # type: ignore[m
     """A variable that each rank assigns for itself, and whose value outside of replicas is that of all.
 
     The first replica is the chief's on all ranks; TensorFlow takes each worker's own first one.
+
+    Steps of `fit`, which compute what one worker computes, assign the whole value on all ranks: then it is that of an
+    ordinary variable, everywhere.
     """
 
+    _is_whole = False
+    """Whether all ranks have the whole value."""
+    _is_apart = False
+    """Whether replicas have assigned parts of it."""
+
+    def _has_whole(self) -> bool:
+        if is_as_one_worker():
+            if self._is_apart:
+                raise ValueError(self._mixed())
+            self._is_whole = True
+        return self._is_whole
+
+    def _mixed(self) -> str:
+        return (
+            f"the variable {self.name!r} has synchronization=ON_READ, and is used in a step of fit, which computes the "
+            "value of all workers, and in a function under strategy.run, which computes each worker's part. Use one "
+            "variable for each."
+        )
+
+    def _assigned(self, how: str, *args: Any, **kwargs: Any) -> Any:
+        if self._has_whole():
+            replica = tf.distribute.get_replica_context()
+            if replica is not None and replica.num_replicas_in_sync > 1:
+                raise ValueError(self._mixed())
+            return getattr(self.values[0], how)(*args, **kwargs)
+        self._is_apart |= tf.distribute.get_replica_context() is not None
+        return getattr(super(), how)(*args, **kwargs)
+
+    def assign(self, *args: Any, **kwargs: Any) -> Any:
+        """As TensorFlow's."""
+        return self._assigned("assign", *args, **kwargs)
+
+    def assign_add(self, *args: Any, **kwargs: Any) -> Any:
+        """As TensorFlow's."""
+        return self._assigned("assign_add", *args, **kwargs)
+
+    def assign_sub(self, *args: Any, **kwargs: Any) -> Any:
+        """As TensorFlow's."""
+        return self._assigned("assign_sub", *args, **kwargs)
+
+    def _get(self) -> Any:
+        return self.values[0] if self._has_whole() else super()._get()
+
     def _get_cross_replica(self) -> Any:
+        if self._has_whole():
+            return self.values[0].read_value()
         if self.aggregation == tf.VariableAggregation.ONLY_FIRST_REPLICA:
             return self.distribute_strategy.extended.broadcast_to(self.values[0].read_value(), self)
         return super()._get_cross_replica()
+
+    def read_value(self) -> Any:
+        """As TensorFlow's."""
+        return self.values[0].read_value() if self._has_whole() else super().read_value()
 
     def value(self) -> Any:
         """A tensor: this replica's value in a replica, else what the ranks' values are together (collective)."""
         replica = tf.distribute.get_replica_context()
         is_local = replica is not None and replica.strategy is self.distribute_strategy
-        if is_local or compat.get_update_replica_id() is not None:
+        if self._has_whole() or is_local or compat.get_update_replica_id() is not None:
             return self.values[0].value()
         return self.read_value()
 
