@@ -71,7 +71,7 @@ class SyncOnReadVariable(_Numbers, compat.SyncOnReadVariable):  # type: ignore[m
     ordinary variable, everywhere.
     """
 
-    _is_whole = False
+    is_whole = False
     """Whether all ranks have the whole value."""
     _is_apart = False
     """Whether replicas have assigned parts of it."""
@@ -80,8 +80,8 @@ class SyncOnReadVariable(_Numbers, compat.SyncOnReadVariable):  # type: ignore[m
         if is_as_one_worker():
             if self._is_apart:
                 raise ValueError(self._mixed())
-            self._is_whole = True
-        return self._is_whole
+            self.is_whole = True
+        return self.is_whole
 
     def _mixed(self) -> str:
         return (
@@ -169,6 +169,7 @@ def parts_read_together(root: Any) -> list[Any]:
         for part in tf.train.TrackableView(root).descendants()
         if isinstance(part, tf.distribute.DistributedValues)
         and getattr(part, "synchronization", None) == tf.VariableSynchronization.ON_READ
+        and not getattr(part, "is_whole", False)
     ]
 
 
