@@ -21,7 +21,16 @@ def _equal(several: dict[str, Any], one: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("several",), ("named",), ("noise",), ("few",), pytest.param(("off",), marks=pytest.mark.proof)]
+    "options",
+    [
+        ("again",),
+        ("several",),
+        ("named",),
+        ("noise",),
+        ("few",),
+        ("counted",),
+        pytest.param(("off",), marks=pytest.mark.proof),
+    ],
 )
 def test_a_step_that_is_divided_rightly_trains_without_a_word(worlds: Worlds, options: tuple[str, ...]) -> None:
     """No batch is lost or taken twice, and variables, seeds and kernels are as they were."""
@@ -35,14 +44,15 @@ def test_a_step_that_is_divided_rightly_trains_without_a_word(worlds: Worlds, op
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_step_that_is_divided_wrongly_is_computed_whole(worlds: Worlds, fault: str) -> None:
-    [one] = worlds.plain.run(SCRIPT, "right").told
-    case = worlds.of(2).run(SCRIPT, fault)
+    [one] = worlds.plain.run(SCRIPT, "right", "again").told
+    case = worlds.of(2).run(SCRIPT, fault, "again")
     for several in case.told:
         _equal(several, one)
-    [line] = [line for line in case.output.splitlines() if "train_step" in line]
+    [line, *_] = [line for line in case.output.splitlines() if "train_step" in line]
     assert "every worker computes all rows of train_step" in line
     assert " in place of " in line
     assert "on 7 rows of the first batch" in line
+    assert case.output.count("every worker computes all rows of train_step") == 2, "of the data, and of single batches"
 
 
 def test_strict_ends_the_job_before_its_first_step(worlds: Worlds) -> None:

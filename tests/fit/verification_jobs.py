@@ -13,7 +13,8 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
     Args:
         name: A fault of the rules; `right`: none.
         options: `named`: the batch size is; `several`: two steps in an execution; `noise`: TensorFlow draws;
-            `few`: a step that fails on few rows; `strict`, `off`: what `--verify` says.
+            `few`: a step that fails on few rows; `counted`: a layer writes a variable that nobody reads; `again`: single
+            batches of other sizes, too; `strict`, `off`: what `--verify` says.
     """
     import keras
     import numpy as np
@@ -26,6 +27,9 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
         middle.append(_layer(lambda x: x + 0.1 * tf.random.normal(tf.shape(x), dtype=x.dtype)))
     if "few" in options:
         middle.append(_layer(lambda x: x + tf.nn.top_k(tf.transpose(x), k=6).values[0, 0]))
+    seen = tf.Variable(0.0)
+    if "counted" in options:
+        middle.append(_layer(lambda x: (seen.assign_add(1.0, read_value=False), x)[1]))
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(6, "tanh"), *middle, keras.layers.Dense(4)])
     steps = 2 if "several" in options else 1
     adam = keras.optimizers.Adam(0.01)
@@ -39,10 +43,16 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
         try:
             losses = model.fit(data, epochs=2, verbose=0).history["loss"]
             losses += model.evaluate(data, verbose=0)
+            for rows in (5, 4, 6) if "again" in options else ():
+                losses += model.train_on_batch(x[:rows], y[:rows])
         except RuntimeError as error:
             raised = str(error)
     return {
-        "numbers": [*losses, *(float(number) for weight in model.get_weights() for number in weight.reshape(-1))],
+        "numbers": [
+            *losses,
+            float(seen),
+            *(float(number) for weight in model.get_weights() for number in weight.reshape(-1)),
+        ],
         "iterations": int(model.optimizer.iterations),
         "raised": raised,
     }

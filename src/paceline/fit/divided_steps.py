@@ -67,6 +67,8 @@ class DividedStep:
         self._traced: list[Any] = []
         """A graph uses what another one has been traced into: it must live as long."""
         self._without_data: Any = None
+        self._is_rejected = False
+        """Whether it could not be divided, or not rightly: then every trace is of whole batches, on all ranks."""
         self._has_said_whole = False
         self.__name__ = getattr(step_function, "__name__", "step")
 
@@ -74,6 +76,7 @@ class DividedStep:
         """The outputs of the step, whole. Collective."""
         replica = current_replica()
         assert replica is not None
+        replica.rows.is_divided = True
         coming, self._coming = self._coming, []
         total, first = self._place(replica)
         if tf.executing_eagerly():
@@ -93,9 +96,11 @@ class DividedStep:
                     compare_steps(traced, self.__name__, self._strategy.group)
             messages = StepMessages(replica.rank, self._strategy.group.size, replica.collectives)
             partitioner = Partitioner(messages)
-            self._without_data = partitioner.without_data(traced)
-            divided = self._divided(partitioner, traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
-            if divided is not None and coming:
+            divided = None
+            if not self._is_rejected:
+                divided = self._divided(partitioner, traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
+            # Ranks that feed rows of their own may have padded them to other lengths, and could not gather them.
+            if divided is not None and coming and not self._batch.is_local:
                 are_rows = [any(flags) if flags else None for _, flags, _ in inputs]
                 verification = Verification(
                     partitioner, traced, divided, are_rows, self._names(), replica.collectives, self._strategy.group
@@ -104,6 +109,7 @@ class DividedStep:
                     divided = None
             if divided is not None:
                 self._say_on_all_rows(partitioner)
+            self._is_rejected = divided is None
         self._traced.append((traced, divided))
         flat = [tensor for _, _, tensors in inputs for tensor in tensors]
         with tf.control_dependencies([total]):
@@ -142,7 +148,9 @@ class DividedStep:
         """The divided step, which is built; None, said in a line, if that fails: all ranks fail alike."""
         num_rows = self._batch.num_rows
         try:
-            return partitioner.divided(traced, rows, num_rows if num_rows != 1 else None).get_concrete_function()
+            divided = partitioner.divided(traced, rows, num_rows if num_rows != 1 else None).get_concrete_function()
+            self._without_data = partitioner.without_data(traced)
+            return divided
         except Exception as fault:
             if self._strategy.world.verify == "strict":
                 raise

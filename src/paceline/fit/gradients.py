@@ -20,7 +20,6 @@ import tensorflow as tf
 from paceline.fit import own_functions, own_loops
 from paceline.fit.lineage import From, lineage_of
 from paceline.fit.replica import current_replica, refuse_lonely_step
-from paceline.fit.shares import as_tensor
 from paceline.strategy import operation_seeds
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import SynchronousStrategy
@@ -57,13 +56,12 @@ def applied(keras_apply: Function) -> Function:
         replica = current_replica()
         if replica is None:
             refuse_lonely_step()
-            if not own_loops.run_alike():
-                return keras_apply(self, grads, trainable_variables)
-            if tf.executing_eagerly():
-                return own_loops.updated_eagerly(
-                    self, list(grads), lambda gradients: keras_apply(self, gradients, trainable_variables)
-                )
-            own_functions.note_update()
+            is_loop = own_loops.run_alike()
+            if tf.executing_eagerly() and (is_loop or is_as_one_worker()):
+                update = own_loops.updated_eagerly if is_loop else own_loops.updated_alike
+                return update(self, list(grads), lambda gradients: keras_apply(self, gradients, trainable_variables))
+            if is_loop:
+                own_functions.note_update()
             return keras_apply(self, grads, trainable_variables)
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)
@@ -97,11 +95,6 @@ def clipped(keras_clip: Function) -> Function:
         return keras_clip(self, grads)
 
     return _clip_gradients
-
-
-def values_of(gradient: Any) -> Any:
-    """The numbers of a dense gradient, or of the rows that a sparse one touches."""
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else as_tensor(gradient)
 
 
 def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: PacelineReplicaContext) -> list[Any]:

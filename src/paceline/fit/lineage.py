@@ -19,8 +19,6 @@ OF_ROWS = "_paceline_of_rows"
 """On what a layer gives for each row, although it has looked at all of them (BatchNormalization)."""
 
 DATA = frozenset({"IteratorGetNext", "Placeholder"})
-OF_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
-"""Operations whose results follow from how many rows there are, and not from what is in them."""
 _WITH_GRAPHS_INSIDE = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 _ELEMENTWISE = frozenset({"Mul", "RealDiv", "Div", "DivNoNan", "MulNoNan", "Cast", "Identity", "Neg", "AddV2", "Sub"})
 

@@ -113,8 +113,9 @@ class _OwnStep:
         assert self._strategy is not None
         group = self._strategy.group
         total, is_rows = _rows_among(inputs, self._graph.inputs)
-        divided = self._divided_by(is_rows, total) if self._has_work(total) else None
-        self._compare(inputs, is_divided=divided is not None)
+        has_work = self._has_work(total)
+        self._compare(inputs, is_divided=has_work, is_new=is_rows not in self._divided)
+        divided = self._divided_by(is_rows, total) if has_work else None
         if divided is None:
             return whole()
         own_loops.note_divided()
@@ -165,9 +166,9 @@ class _OwnStep:
             )
             return None
 
-    def _compare(self, inputs: Sequence[Any], *, is_divided: bool) -> None:
+    def _compare(self, inputs: Sequence[Any], *, is_divided: bool, is_new: bool) -> None:
         self._num_calls += 1
-        if not own_loops.is_compared(self._num_calls):
+        if not own_loops.is_compared(self._num_calls) and not (is_divided and is_new):
             return
         assert self._strategy is not None
         group = self._strategy.group

@@ -11,7 +11,8 @@ optimizer gets are the chief's, so that weights stay the same to the last bit wh
 import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 from zlib import crc32
@@ -48,6 +49,8 @@ class _Loops:
         """Whether a divided function has run since an optimizer was called eagerly: the gradients may be its."""
         self.is_updating = False
         """Whether an optimizer that was called eagerly is at work."""
+        self.num_trainers = 0
+        """How many calls of `fit`, `evaluate` and `predict` the process is in: callbacks may run on one rank only."""
         self.num_gradients = 0
         self.num_updates: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         """Of each optimizer that is called eagerly."""
@@ -61,9 +64,21 @@ def run_alike() -> bool:
     world = current_world()
     if world.data.size == 1 or not world.launched or world.solo_training_allowed or named_strategies:
         return False
+    if _loops.num_trainers:
+        return False
     if "mpi4py.MPI" in sys.modules and not world.formed:
         return False  # the script exchanges what it wants to by itself
     return not is_as_one_worker() and not tf.distribute.has_strategy() and drop_in_strategy() is not None
+
+
+@contextmanager
+def in_trainer() -> Iterator[None]:
+    """While Keras's `fit`, `evaluate` or `predict` runs, whose callbacks are no loops of a user's."""
+    _loops.num_trainers += 1
+    try:
+        yield
+    finally:
+        _loops.num_trainers -= 1
 
 
 def say_whole(name: str, why: str) -> None:
@@ -125,13 +140,23 @@ def updated_eagerly(optimizer: Any, gradients: Sequence[Any], apply: Callable[[l
     Raises:
         DesynchronizedError: the ranks' gradients are not the same.
     """
+    if not _loops.is_updating:
+        refuse_other_threads()
+        if not _loops.divided_since_update:
+            _say_eager()
+        _loops.divided_since_update = False
+    return updated_alike(optimizer, gradients, apply)
+
+
+def updated_alike(optimizer: Any, gradients: Sequence[Any], apply: Callable[[list[Any]], Any]) -> Any:
+    """An update that every rank makes from gradients of the whole batch: with the chief's. Collective.
+
+    Raises:
+        DesynchronizedError: the ranks' gradients are not the same.
+    """
     if _loops.is_updating:  # an optimizer in another one
         return apply(list(gradients))
-    refuse_other_threads()
     world = current_world()
-    if not _loops.divided_since_update:
-        _say_eager()
-    _loops.divided_since_update = False
     number = _loops.num_updates[optimizer] = _loops.num_updates.get(optimizer, 0) + 1
     tensors = tensors_of(gradients)
     if is_compared(number):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.comm.world import World, current_world
+from paceline.fit import own_loops
 from paceline.fit.strategies import other_strategy_of, paceline_strategy_of
 from paceline.strategy.base import named_strategies
 
@@ -97,7 +98,8 @@ def told_by_chief(keras_method: Function) -> Function:
         world = current_world()
         before, _here.is_silent = _here.is_silent, world.launched and not world.is_chief
         try:
-            return keras_method(self, *args, **kwargs)
+            with own_loops.in_trainer():
+                return keras_method(self, *args, **kwargs)
         finally:
             _here.is_silent = before
 

@@ -29,6 +29,7 @@ from paceline.fit.likeness import (
     uneven_parts,
 )
 from paceline.fit.predictions import of_all_ranks
+from paceline.spmd import compat
 from paceline.spmd.partition import Partitioner
 from paceline.spmd.rules.effects import can_be_repeated, has_seed
 from paceline.strategy.graph_collectives import GraphCollectives
@@ -81,11 +82,13 @@ class Verification:
         self._group = group
         self._operations = list(partitioner.operations(traced))
         self._draws = any(has_seed(op) for op in self._operations)
-        order = {id(outside): number for number, (outside, _) in enumerate(traced.graph.captures)}
-        self._variables = sorted(traced.graph.variables, key=lambda each: order.get(id(each.handle), len(order)))
+        by_handle = {id(each.handle): each for each in traced.graph.variables}
+        captured = [(outside, compat.type_of_variable(outside)) for outside, _ in traced.graph.captures]
+        self._variables = [(handle, dtype) for handle, dtype in captured if dtype is not None]
+        """Handles, and types: a graph does not list the variables that it only writes."""
         self._names = [
             *_names_of_outputs(traced),
-            *(f"the variable {names.get(id(variable), variable.name)!r}" for variable in self._variables),
+            *(_name_of(by_handle.get(id(handle)), names) for handle, _ in self._variables),
         ]
 
     def verdict(self, batch: Any, *, is_whole: bool) -> Verdict:
@@ -192,11 +195,11 @@ class Verification:
             self._put_back(before)
 
     def _values(self) -> list[Any]:
-        return [tf.raw_ops.ReadVariableOp(resource=each.handle, dtype=each.dtype) for each in self._variables]
+        return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle, dtype in self._variables]
 
     def _put_back(self, values: Sequence[Any]) -> None:
-        for variable, value in zip(self._variables, values, strict=True):
-            tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+        for (handle, _), value in zip(self._variables, values, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
     def _rounding(self) -> float:
         """That of the coarsest type in which the graph computes."""
@@ -247,3 +250,7 @@ def _names_of_outputs(traced: Any) -> list[str]:
 
 def _disturbed(tensor: Any, part: float, seed: int) -> Any:
     return tf.constant(disturbed(tensor.numpy(), part, seed), tensor.dtype) if tensor.dtype.is_floating else tensor
+
+
+def _name_of(variable: Any, names: Mapping[int, str]) -> str:
+    return "a variable" if variable is None else f"the variable {names.get(id(variable), variable.name)!r}"

@@ -7,6 +7,7 @@
 | `FuncGraph._get_function`, `._add_function_recursive` | the functions that a graph calls |
 | `function_def_to_graph` | the graph of a function that was read from a definition |
 | `handle_data_util` | what a handle of a variable or list refers to, which a copied operation must keep |
+| `resource_variable_ops.get_eager_safe_handle_data` | the type of a variable of which only the handle is known |
 | `list_ops` | lists of tensors, to sum or gather one |
 """
 
@@ -17,9 +18,11 @@ import tensorflow as tf
 try:
     from tensorflow.python.framework.func_graph import FuncGraph
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
-    from tensorflow.python.ops import handle_data_util, list_ops
+    from tensorflow.python.ops import handle_data_util, list_ops, resource_variable_ops
 except ImportError as error:  # pragma: no cover
     raise ImportError(f"Paceline does not know TensorFlow {tf.__version__}: {error}") from error
+
+_ = resource_variable_ops.get_eager_safe_handle_data
 
 for _name in ("_create_op_internal", "_get_function", "_add_function_recursive"):
     if not hasattr(FuncGraph, _name):
@@ -27,11 +30,6 @@ for _name in ("_create_op_internal", "_get_function", "_add_function_recursive")
 
 _NOT_COPIED = ("_class", "_output_shapes", "_xla_inferred_shapes")
 _graphs: dict[tuple[int, str], Any] = {}
-
-
-def new_graph(name: str) -> Any:
-    """An empty graph that captures what it uses of others."""
-    return FuncGraph(name)
 
 
 def current_graph() -> Any:
@@ -81,3 +79,12 @@ def stacked(items: Any, element: Any, shape: Any) -> Any:
 def listed(tensor: Any) -> Any:
     """A list of the entries along the first dimension."""
     return list_ops.tensor_list_from_tensor(tensor, tensor.shape[1:])
+
+
+def type_of_variable(handle: Any) -> Any:
+    """The type of the variable that a tensor is the handle of; None: it is none."""
+    if handle.dtype != tf.resource:
+        return None
+    data = resource_variable_ops.get_eager_safe_handle_data(handle)
+    is_variable = data is not None and data.is_set and len(data.shape_and_type) == 1
+    return tf.as_dtype(data.shape_and_type[0].dtype) if is_variable else None

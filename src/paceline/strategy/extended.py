@@ -88,12 +88,13 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         try:
             return self._call_in_context(fn, args, kwargs, rows)
         except FAULTS_OF_SHAPES:
-            raise_if_rows_explain(
-                lambda *again: self.call_unexplained(fn, *again),
-                specs_of((args, kwargs)),
-                self.world,
-                name=getattr(fn, "__name__", "the step"),
-            )
+            if not rows.is_divided:  # that has one worker's rows, so these explain nothing
+                raise_if_rows_explain(
+                    lambda *again: self.call_unexplained(fn, *again),
+                    specs_of((args, kwargs)),
+                    self.world,
+                    name=getattr(fn, "__name__", "the step"),
+                )
             raise
 
     def call_unexplained(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -84,6 +84,8 @@ class StepRows:
         self._collectives = collectives
         self._global_by_graph: list[tuple[Any, Any]] = []
         self.statistics = MovingStatistics(self, size, collectives)
+        self.is_divided = False
+        """Whether the step is a trainer's, which is divided as a whole (`fit/divided_steps.py`)."""
         self.is_micro_batch = False
         """Whether they are those of a micro-batch of a pipeline, and not of a step of a custom loop."""
         self.loss_is_share = False

@@ -91,12 +91,13 @@ class SyncOnReadVariable(_Numbers, compat.SyncOnReadVariable):  # type: ignore[m
         )
 
     def _assigned(self, how: str, *args: Any, **kwargs: Any) -> Any:
+        replica = tf.distribute.get_replica_context()
+        in_replica = replica is not None and replica.strategy is self.distribute_strategy
         if self._has_whole():
-            replica = tf.distribute.get_replica_context()
-            if replica is not None and replica.num_replicas_in_sync > 1:
+            if in_replica:
                 raise ValueError(self._mixed())
             return getattr(self.values[0], how)(*args, **kwargs)
-        self._is_apart |= tf.distribute.get_replica_context() is not None
+        self._is_apart |= in_replica
         return getattr(super(), how)(*args, **kwargs)
 
     def assign(self, *args: Any, **kwargs: Any) -> Any:
