@@ -38,8 +38,8 @@ def test_a_step_that_is_divided_rightly_trains_without_a_word(worlds: Worlds, op
     case = worlds.of(2).run(SCRIPT, "right", *options)
     for several in case.told:
         _equal(several, one)
-    assert "one worker" not in case.output
-    assert "every worker" not in case.output
+    assert "[verify]" not in case.output
+    assert "[whole-steps]" not in case.output
 
 
 @pytest.mark.parametrize("fault", FAULTS)

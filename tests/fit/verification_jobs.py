@@ -13,8 +13,8 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
     Args:
         name: A fault of the rules; `right`: none.
         options: `named`: the batch size is; `several`: two steps in an execution; `noise`: TensorFlow draws;
-            `few`: a step that fails on few rows; `counted`: a layer writes a variable that nobody reads; `again`: single
-            batches of other sizes, too; `strict`, `off`: what `--verify` says.
+            `few`: a step that fails on few rows; `counted`: a layer writes a variable that nobody reads;
+            `again`: single batches of other sizes, too; `strict`, `off`: what `--verify` says.
     """
     import keras
     import numpy as np

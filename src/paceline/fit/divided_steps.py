@@ -118,7 +118,10 @@ class DividedStep:
             takes_place = tf.no_op()
         with tf.control_dependencies([takes_place]):
             if divided is None:
-                flat = tf.nest.flatten([self._whole(leaf, replica) for leaf in leaves], expand_composites=True)
+                whole = [
+                    self._whole(leaf, replica) for leaf, (_, flags, _) in zip(leaves, inputs, strict=True) if flags
+                ]
+                flat = tf.nest.flatten(whole, expand_composites=True)
                 outputs = iter(tf.nest.flatten(traced(*flat), expand_composites=True))
             else:
                 outputs = iter(divided(total, first, *flat))
