@@ -44,8 +44,7 @@ class Partitioner:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._programs: dict[Any, Program] = {}
-        self.gathering: list[Any] = []
-        """The traced operations for which rows of all ranks were gathered."""
+        self.gathering: list[Any] = []  # the traced operations for which rows of all ranks were gathered
 
     def divided(self, traced: Any, rows: Sequence[bool], num_rows: int | None = None) -> Any:
         """A `tf.function` of `(all rows, first row, *own inputs)` with the outputs of `traced`, which are whole.
@@ -147,8 +146,7 @@ class Partitioner:
                 absent = [v for v, need in zip(inputs, plan.needs, strict=True) if v.needs_message(need)]
                 if absent:
                     waiting.append((number, plan, absent))
-                    if any(value.spec.shard is not None for value in absent):
-                        self.gathering.append(node.op)
+                    self.gathering += [node.op] * any(value.spec.shard is not None for value in absent)
                 else:
                     build(number, plan)
             builder.exchange(dict.fromkeys(value for _, _, absent in waiting for value in absent))
