@@ -29,7 +29,7 @@ hypothesis.settings.register_profile("check", max_examples=40, **_unhurried)
 hypothesis.settings.register_profile("proof", max_examples=400, **_unhurried)
 hypothesis.settings.load_profile("check")
 
-_GRACE_SECONDS = 20.0
+_GRACE_SECONDS = 90.0  # who frees an iterator may wait for a minute (`data/freed_iterators.py`)
 """Threads and children that a test has told to end may take a moment to do so."""
 
 _SET_BY_PYTEST = {"PYTEST_CURRENT_TEST"}
