@@ -13,7 +13,6 @@ BatchNormalization's moving statistics are averaged before the step ends (`strat
 A Python number is the same on all ranks and taken as it is, as for `tf.Variable`s (`strategy/variables.py`).
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +22,6 @@ import tensorflow as tf
 from paceline.fit.lineage import OF_ROWS
 from paceline.fit.replica import current_replica
 from paceline.strategy.replica_context import PacelineReplicaContext
-
-_LOGGER = logging.getLogger("paceline")
 
 Function = Callable[..., Any]
 

@@ -15,8 +15,8 @@ import tensorflow as tf
 from paceline.cluster.communication import Communication
 from paceline.fit.compat import trainer_module
 from paceline.fit.divided_steps import DividedStep
-from paceline.fit.first_look import looked_at
 from paceline.fit.strategies import divided_strategy_of
+from paceline.fit.verification import looked_at
 from paceline.fit.whole_batches import WholeBatch, coming_batch
 from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy

@@ -23,7 +23,7 @@ from paceline.fit.replica import current_replica
 from paceline.fit.same_steps import compare_steps
 from paceline.fit.verification import Verification
 from paceline.fit.whole_batches import WholeBatch
-from paceline.fit.whole_rows import lines_on_all_rows
+from paceline.fit.whole_steps import WholeStep, lines_on_all_rows
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
 from paceline.strategy.base import SynchronousStrategy
@@ -69,8 +69,8 @@ class DividedStep:
         self._without_data: Any = None
         self._is_rejected = False
         """Whether it could not be divided, or not rightly: then every trace is of whole batches, on all ranks."""
-        self._has_said_whole = False
         self.__name__ = getattr(step_function, "__name__", "step")
+        self._words = WholeStep(self.__name__, strategy.world)
 
     def __call__(self, data: Any) -> Any:
         """The outputs of the step, whole. Collective."""
@@ -80,7 +80,7 @@ class DividedStep:
         coming, self._coming = self._coming, []
         total, first = self._place(replica)
         if tf.executing_eagerly():
-            self._say_whole("run_eagerly=True: there is no graph that could be divided")
+            self._words.say("run_eagerly=True: there is no graph that could be divided")
             whole = tf.nest.map_structure(lambda leaf: self._whole(leaf, replica), data)
             with as_one_worker():
                 return self._step_function(whole)
@@ -98,7 +98,8 @@ class DividedStep:
             partitioner = Partitioner(messages)
             divided = None
             if not self._is_rejected:
-                divided = self._divided(partitioner, traced, [is_rows for _, flags, _ in inputs for is_rows in flags])
+                are_divided = [is_rows for _, flags, _ in inputs for is_rows in flags]
+                divided = self._words.unless_divided(lambda: self._divided(partitioner, traced, are_divided))
             # Ranks that feed rows of their own may have padded them to other lengths, and could not gather them.
             if divided is not None and coming and not self._batch.is_local:
                 are_rows = [any(flags) if flags else None for _, flags, _ in inputs]
@@ -148,20 +149,10 @@ class DividedStep:
             self._without_data()
 
     def _divided(self, partitioner: Partitioner, traced: Any, rows: list[bool]) -> Any:
-        """The divided step, which is built; None, said in a line, if that fails: all ranks fail alike."""
+        """The divided step, which is built."""
         num_rows = self._batch.num_rows
-        try:
-            divided = partitioner.divided(traced, rows, num_rows if num_rows != 1 else None).get_concrete_function()
-            self._without_data = partitioner.without_data(traced)
-            return divided
-        except Exception as fault:
-            if self._strategy.world.verify == "strict":
-                raise
-            told = [*str(fault).strip().splitlines()[:1], *getattr(fault, "__notes__", ())]
-            self._say_whole(
-                f"its graph could not be divided ({type(fault).__name__}: {' '.join(told)}); please report this"
-            )
-            return None
+        self._without_data = partitioner.without_data(traced)
+        return partitioner.divided(traced, rows, num_rows if num_rows != 1 else None).get_concrete_function()
 
     def _is_like_one_workers(self, verification: Verification, batch: Any) -> bool:
         """Whether the divided graph gives what the undivided one gives on the coming batch, as far as that is known."""
@@ -176,7 +167,7 @@ class DividedStep:
             raise RuntimeError(
                 f"{self.__name__} cannot be trusted: {told}. With --verify auto every worker computes all rows [verify]"
             )
-        self._say_whole(told)
+        self._words.say(told)
         return False
 
     def _say_on_all_rows(self, partitioner: Partitioner) -> None:
@@ -187,15 +178,6 @@ class DividedStep:
                 "more workers do not make that faster [whole-rows]",
                 self.__name__,
                 lines,
-            )
-
-    def _say_whole(self, why: str) -> None:
-        if self._strategy.world.is_chief and not self._has_said_whole:
-            self._has_said_whole = True
-            _LOGGER.warning(
-                "every worker computes all rows of %s, so more workers do not make it faster: %s [whole-steps]",
-                self.__name__,
-                why,
             )
 
     def _whole(self, leaf: Any, replica: PacelineReplicaContext) -> Any:

@@ -1,4 +1,7 @@
-"""Sums gradients over ranks at the entrance of the optimizer, before the optimizer uses them.
+"""Gradients, where a script takes them and where an optimizer gets them.
+
+Gradients that are taken are noted (`replica.note_gradients`). Where replicas share a batch, they are summed over ranks
+at the entrance of the optimizer, before the optimizer uses them.
 
 Keras 3 clips, accumulates and tests for overflow on each replica's own gradients, and all-reduces afterwards: wrong
 weights with `clipnorm`, a crash with `gradient_accumulation_steps`, `-inf` after an overflow on one replica only. One
@@ -9,7 +12,7 @@ the identity.
     apply(gradients) ─► accumulate, and each k-th time ─► sum over ranks ─► clip ─► update
     LossScaleOptimizer.apply ─► sum over ranks ─► finite? ─► inner.apply (already summed, not again)
 
-In loops with `strategy.run` only: a trainer's step is divided as a whole (`divided_steps.py`).
+Sums are for loops with `strategy.run` only: a trainer's step is divided as a whole (`divided_steps.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +22,7 @@ import tensorflow as tf
 
 from paceline.fit import own_functions, own_loops
 from paceline.fit.lineage import From, lineage_of
-from paceline.fit.replica import current_replica, refuse_lonely_step
+from paceline.fit.replica import current_replica, note_gradients, refuse_lonely_step
 from paceline.strategy import operation_seeds
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import SynchronousStrategy
@@ -95,6 +98,28 @@ def clipped(keras_clip: Function) -> Function:
         return keras_clip(self, grads)
 
     return _clip_gradients
+
+
+def taken(tape_gradient: Function) -> Function:
+    """`tf.GradientTape.gradient`."""
+
+    def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        gradients = tape_gradient(self, target, sources, *args, **kwargs)
+        note_gradients(sources, gradients)
+        return gradients
+
+    return gradient
+
+
+def taken_in_graph(tensorflow_gradients: Function) -> Function:
+    """`tf.gradients`, which needs no tape."""
+
+    def gradients(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:
+        taken_of = tensorflow_gradients(ys, xs, *args, **kwargs)
+        note_gradients(xs, taken_of)
+        return taken_of
+
+    return gradients
 
 
 def summed_over_ranks(gradients: list[Any], all_reduce: Function, replica: PacelineReplicaContext) -> list[Any]:

@@ -61,7 +61,6 @@ def _install(keras: ModuleType) -> None:
         runs,
         single_batches,
         strategies,
-        tapes,
     )
     from paceline.fit.evaluation import followed_fit
     from paceline.fit.files import file_seams
@@ -80,8 +79,8 @@ def _install(keras: ModuleType) -> None:
         _replace_in_graphs(optimizer, "apply", gradients.applied)
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
     _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
-    _replace_in_graphs(tensorflow.GradientTape, "gradient", tapes.taken)
-    _replace_in_graphs(tensorflow, "gradients", tapes.taken_in_graph)
+    _replace_in_graphs(tensorflow.GradientTape, "gradient", gradients.taken)
+    _replace_in_graphs(tensorflow, "gradients", gradients.taken_in_graph)
     _install_own_loops()
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)

@@ -21,11 +21,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.comm.world import current_world
 from paceline.data.batch_rows import local_slice
 from paceline.fit import own_loops
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.same_steps import compare_steps
 from paceline.fit.strategies import drop_in_strategy
+from paceline.fit.whole_steps import WholeStep
 from paceline.spmd.partition import Partitioner
 from paceline.strategy import compat
 from paceline.strategy.as_one_worker import as_one_worker
@@ -96,8 +98,8 @@ class _OwnStep:
         self._strategy = drop_in_strategy()
         self._num_calls = 0
         self._divided: dict[tuple[bool, ...], Any] = {}
-        self._has_said_whole = False
         self._traced = traced
+        self._words = WholeStep(self._name, current_world())
 
     def called(self, inputs: list[Any], whole: Function) -> Any:
         """What the function returns for these inputs. Collective.
@@ -131,10 +133,10 @@ class _OwnStep:
             return False
         if compat.may_record():
             if trains:
-                self._say_whole("it is called while a tf.GradientTape records. Take the gradients in the tf.function")
+                self._words.say("it is called while a tf.GradientTape records. Take the gradients in the tf.function")
             return False
         if not total and trains:
-            self._say_whole("none of its arguments is a batch. Pass the batch as tensors")
+            self._words.say("none of its arguments is a batch. Pass the batch as tensors")
         return total >= _FEWEST_ROWS
 
     def _divided_by(self, is_rows: tuple[bool, ...], total: int) -> Any:
@@ -147,24 +149,19 @@ class _OwnStep:
         assert self._strategy is not None
         group, collectives = self._strategy.group, self._strategy.extended.collectives
         if len(self._graph.inputs) - len(self._graph.captures) != len(is_rows):
-            self._say_whole("it captures what is computed anew in each call")
+            self._words.say("it captures what is computed anew in each call")
             return None
         sizes = [one.shape[0] for one, rows in zip(self._graph.inputs, is_rows, strict=False) if rows]
         is_for_one_length = any(size is not None for size in sizes)
         compare_steps(self._traced, self._name, group)
-        try:
+
+        def divide() -> Any:
             with as_one_worker(), traced_as_on_chief():
                 partitioner = Partitioner(StepMessages(group.rank, group.size, collectives))
                 divided = partitioner.divided(self._traced, is_rows, total if is_for_one_length else None)
                 return divided.get_concrete_function()
-        except Exception as fault:
-            if self._strategy.world.verify == "strict":
-                raise
-            told = [*str(fault).strip().splitlines()[:1], *getattr(fault, "__notes__", ())]
-            self._say_whole(
-                f"its graph could not be divided ({type(fault).__name__}: {' '.join(told)}); please report this"
-            )
-            return None
+
+        return self._words.unless_divided(divide)
 
     def _compare(self, inputs: Sequence[Any], *, is_divided: bool, is_new: bool) -> None:
         self._num_calls += 1
@@ -175,11 +172,6 @@ class _OwnStep:
         data = [one for one in inputs if one.dtype not in (tf.resource, tf.variant)]
         own_loops.compare_data(self._name, data, group, is_divided=is_divided)
         own_loops.compare_numbers(f"variables of {self._name}", _numbers_of(self._graph), group)
-
-    def _say_whole(self, why: str) -> None:
-        if not self._has_said_whole:
-            self._has_said_whole = True
-            own_loops.say_whole(self._name, why)
 
 
 def _numbers_of(graph: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from paceline.comm.world import World, current_world
 from paceline.data.fingerprint import may_be_same_rows, other_draws, parts_of
 from paceline.errors import DesynchronizedError
 from paceline.fit.strategies import drop_in_strategy
+from paceline.fit.whole_steps import WholeStep
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import named_strategies
 
@@ -79,14 +80,6 @@ def in_trainer() -> Iterator[None]:
         yield
     finally:
         _loops.num_trainers -= 1
-
-
-def say_whole(name: str, why: str) -> None:
-    """The chief's line for what is not divided."""
-    if current_world().is_chief:
-        _LOGGER.warning(
-            "every worker computes all rows of %s, so more workers do not make it faster: %s [whole-steps]", name, why
-        )
 
 
 def note_divided() -> None:
@@ -294,4 +287,4 @@ def _is_loops_thread() -> bool:
 def _say_eager() -> None:
     if not _loops.has_said_eager:
         _loops.has_said_eager = True
-        say_whole("this loop", "its gradients are taken eagerly. Put the step into a tf.function")
+        WholeStep("this loop", current_world()).say("its gradients are taken eagerly. Put the step into a tf.function")

@@ -227,6 +227,16 @@ class Builder:
         """The outputs of a copy of `op` on other inputs."""
         return list(compat.copied(op, inputs).outputs)
 
+    @staticmethod
+    def nothing() -> None:
+        """An operation that does nothing, which others can wait for."""
+        tf.no_op()
+
+    @staticmethod
+    def zeros(op: Operation) -> list[Any]:
+        """Zeros in place of the outputs of `op`, whose shapes are known."""
+        return [tf.zeros(output.shape, output.dtype) for output in op.outputs]
+
     def num_own_rows(self) -> Any:
         """How many rows this rank has, as a tensor of int64."""
         return self._size_of(OWN_ROWS)

@@ -26,7 +26,7 @@ LARGEST = 256
 """Entries of the longest tensor whose content is followed; shapes are far shorter."""
 
 
-_TYPES = (tf.int32, tf.int64, tf.bool)
+_TYPES = ("int32", "int64", "bool")
 """The types that hold sizes; of narrower ones, nothing is known."""
 
 
@@ -47,7 +47,7 @@ def evaluated(op: Operation, contents: Sequence["Content | None"]) -> list["Cont
     """The contents of the outputs of an operation on inputs with these contents; None where nothing is known."""
     nothing: list[Content | None] = [None] * len(op.outputs)
     evaluate = _EVALUATE.get(op.type)
-    if evaluate is None or not all(output.dtype in _TYPES for output in op.outputs):
+    if evaluate is None or not all(output.dtype.name in _TYPES for output in op.outputs):
         return nothing
     filled = [
         _unknown(each.shape) if content is None else content for content, each in zip(contents, op.inputs, strict=True)

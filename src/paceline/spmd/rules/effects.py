@@ -13,13 +13,11 @@ all ranks. So does all else, on tensors that are the same everywhere.
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import P, R, Spec, new_dims
 from paceline.spmd.rules.rule import Rule, rules
 
-_HANDLES = (tf.resource, tf.variant)
+_HANDLES = ("resource", "variant")
 
 _ON_ALL_RANKS = (
     "Assert",  # fails alike on all ranks, so nobody waits for one that has failed
@@ -72,7 +70,7 @@ def _only_acts_outside(op: Any) -> bool:
     if definition is None or not definition.is_stateful or op.outputs or op.type in _ON_ALL_RANKS:
         return False
     num_writers = sum(one.name == "writer" for one in definition.input_arg)
-    return bool(num_writers == sum(tensor.dtype in _HANDLES for tensor in op.inputs))
+    return bool(num_writers == sum(tensor.dtype.name in _HANDLES for tensor in op.inputs))
 
 
 def _done_by_first(op: Operation, specs: Sequence[Spec]) -> Decision:
@@ -81,7 +79,7 @@ def _done_by_first(op: Operation, specs: Sequence[Spec]) -> Decision:
     def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
         if builder.messages.rank == 0:
             return list(builder.copied(op, inputs))
-        tf.no_op()  # for what comes after it, and so after all that came before
+        builder.nothing()  # for what comes after it, and so after all that came before
         return []
 
     return Decision(tuple(R for _ in specs), (), build)
@@ -89,7 +87,7 @@ def _done_by_first(op: Operation, specs: Sequence[Spec]) -> Decision:
 
 def _called_by_first(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """A call of Python; of handles, which only this process knows, one on each rank."""
-    if any(tensor.dtype in _HANDLES for tensor in [*op.inputs, *op.outputs]):
+    if any(tensor.dtype.name in _HANDLES for tensor in [*op.inputs, *op.outputs]):
         return None
 
     def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
@@ -108,7 +106,7 @@ def _read_by_first(op: Operation, specs: Sequence[Spec]) -> Decision:
     def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
         if builder.messages.rank == 0:
             return list(builder.copied(op, inputs))
-        return [tf.zeros(output.shape, output.dtype) for output in op.outputs]
+        return list(builder.zeros(op))
 
     return Decision(tuple(R for _ in specs), tuple(Spec(P, _dims(output, op.name)) for output in op.outputs), build)
 

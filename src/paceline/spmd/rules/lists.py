@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import tensorflow as tf
-
 from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, common_content, new_dims
@@ -118,7 +116,7 @@ def _put(op: Operation, specs: Sequence[Spec]) -> Decision:
     """An element into a list: `SetItem`, `PushBack`."""
     into, item = specs[0], specs[-1]
     dims = item.dims if isinstance(into.placement, Open) else _common_sizes(into.dims, item.dims)
-    if op.get_attr("element_dtype") == tf.variant:
+    if op.get_attr("element_dtype").name == "variant":
         dims = None  # a list of lists is whole
     placement = common_placement(into, item) if are_alike(dims) else R
     if isinstance(placement, Open):
@@ -137,7 +135,7 @@ def _taken(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     stack = op.type == "TensorListStack"
     static = op.outputs[-1].shape
     dims = new_dims(None if static.rank is None else static.as_list(), op.name)
-    if op.outputs[-1].dtype == tf.variant:
+    if op.outputs[-1].dtype.name == "variant":
         return None
     elements = data.dims if data.dims is not None else _of_shape(shape.content)
     if elements is not None:

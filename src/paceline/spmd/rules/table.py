@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import tensorflow as tf
-
 from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import R, Spec, known_content, new_dims
@@ -28,7 +26,7 @@ def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
     rule = RULES.get(op.type) or effects.rule_of(op)
     decision = lists.of_lists(op, specs) if any(spec.element is not None for spec in specs) else None
     inputs = zip(op.inputs, specs, strict=True)
-    from_elsewhere = any(like.dtype == tf.variant and spec.element is None for like, spec in inputs)
+    from_elsewhere = any(like.dtype.name == "variant" and spec.element is None for like, spec in inputs)
     if decision is None and rule is not None and not from_elsewhere:  # a list of which nothing is known
         decision = rule(op, specs)
     if decision is None:
@@ -45,6 +43,6 @@ def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
 
 def _static(op: Operation, index: int) -> Spec:
     output = op.outputs[index]
-    if output.dtype == tf.variant or output.shape.rank is None:
+    if output.dtype.name == "variant" or output.shape.rank is None:
         return Spec(R)
     return Spec(R, new_dims(output.shape.as_list(), op.name))
