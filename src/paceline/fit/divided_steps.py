@@ -12,7 +12,8 @@ step of one worker.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -34,6 +35,21 @@ from paceline.strategy.step_messages import StepMessages
 _LOGGER = logging.getLogger("paceline")
 
 Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Component:
+    """A component of the batch that a step takes.
+
+    Args:
+        spec: How one worker has it; what is no tensor is the same for all.
+        tensors: What the divided step is given for it; of what is no tensor, nothing.
+        is_divided: Whether these are this rank's rows.
+    """
+
+    spec: Any
+    tensors: list[Any]
+    is_divided: bool = False
 
 
 class DividedStep:
@@ -77,57 +93,33 @@ class DividedStep:
         replica = current_replica()
         assert replica is not None
         replica.rows.is_divided = True
-        coming, self._coming = self._coming, []
         total, first = self._place(replica)
         if tf.executing_eagerly():
             self._words.say("run_eagerly=True: there is no graph that could be divided")
             whole = tf.nest.map_structure(lambda leaf: self._whole(leaf, replica), data)
             with as_one_worker():
                 return self._step_function(whole)
-        leaves = tf.nest.flatten(data)
-        inputs = [self._as_input(index, leaf, replica) for index, leaf in enumerate(leaves)]
-        specs = tf.nest.pack_sequence_as(data, [spec for spec, _, _ in inputs])
+        components = [self._component(index, leaf, replica) for index, leaf in enumerate(tf.nest.flatten(data))]
+        specs = tf.nest.pack_sequence_as(data, [one.spec for one in components])
         with as_one_worker(), traced_as_on_chief():
-            traced = tf.function(_run_by_default(self._step_function), reduce_retracing=True).get_concrete_function(
-                specs
-            )
-            if not self._traced and not self._batch.is_local:  # ranks may feed rows of other shapes
-                with tf.init_scope():
-                    compare_steps(traced, self.__name__, self._strategy.group)
-            messages = StepMessages(replica.rank, self._strategy.group.size, replica.collectives)
-            partitioner = Partitioner(messages)
-            divided = None
-            if not self._is_rejected:
-                are_divided = [is_rows for _, flags, _ in inputs for is_rows in flags]
-                divided = self._words.unless_divided(lambda: self._divided(partitioner, traced, are_divided))
-            # Ranks that feed rows of their own may have padded them to other lengths, and could not gather them.
-            if divided is not None and coming and not self._batch.is_local:
-                are_rows = [any(flags) if flags else None for _, flags, _ in inputs]
-                verification = Verification(
-                    partitioner, traced, divided, are_rows, self._names(), replica.collectives, self._strategy.group
-                )
-                if not self._is_like_one_workers(verification, *coming):
-                    divided = None
-            if divided is not None:
-                self._say_on_all_rows(partitioner)
-            self._is_rejected = divided is None
+            step = _run_by_default(self._step_function)
+            traced = tf.function(step, reduce_retracing=True).get_concrete_function(specs)
+            divided = self._checked(traced, components, replica)
         self._traced.append((traced, divided))
-        flat = [tensor for _, _, tensors in inputs for tensor in tensors]
         with tf.control_dependencies([total]):
             # TensorFlow drops a control edge from what is an input, too. Without the edge, what waits for no data would
             # happen in a step that does not take place.
             takes_place = tf.no_op()
         with tf.control_dependencies([takes_place]):
             if divided is None:
-                whole = [
-                    self._whole(leaf, replica) for leaf, (_, flags, _) in zip(leaves, inputs, strict=True) if flags
-                ]
-                flat = tf.nest.flatten(whole, expand_composites=True)
-                outputs = iter(tf.nest.flatten(traced(*flat), expand_composites=True))
+                outputs = traced(
+                    *(self._whole(own, replica) if one.is_divided else own for one in components for own in one.tensors)
+                )
             else:
-                outputs = iter(divided(total, first, *flat))
+                outputs = divided(total, first, *(own for one in components for own in one.tensors))
+        left = iter(tf.nest.flatten(outputs, expand_composites=True))
         returned = tf.nest.flatten(traced.structured_outputs, expand_composites=True)
-        results = [next(outputs) if isinstance(one, tf.TensorSpec) or tf.is_tensor(one) else one for one in returned]
+        results = [next(left) if isinstance(one, tf.TensorSpec) or tf.is_tensor(one) else one for one in returned]
         return tf.nest.pack_sequence_as(traced.structured_outputs, results, expand_composites=True)
 
     def verify_on(self, batch: Any) -> None:
@@ -148,11 +140,38 @@ class DividedStep:
         if self._without_data is not None and not self._batch.is_local:
             self._without_data()
 
-    def _divided(self, partitioner: Partitioner, traced: Any, rows: list[bool]) -> Any:
-        """The divided step, which is built."""
-        num_rows = self._batch.num_rows
+    def _checked(self, traced: Any, components: Sequence[_Component], replica: PacelineReplicaContext) -> Any:
+        """The divided step, which is built, and compared where it can be; None: it is to be computed whole. Collective.
+
+        Once a trace is rejected, so is every later one: ranks may trace again at different times.
+        """
+        coming, self._coming = self._coming, []
+        group = self._strategy.group
+        if not self._traced and not self._batch.is_local:  # ranks may feed rows of other shapes
+            with tf.init_scope():
+                compare_steps(traced, self.__name__, group)
+        if self._is_rejected:
+            return None
+        partitioner = Partitioner(StepMessages(replica.rank, group.size, replica.collectives))
+        divided = self._words.unless_divided(lambda: self._divided(partitioner, traced, components))
+        # Ranks that feed rows of their own may have padded them to other lengths, and could not gather them.
+        if divided is not None and coming and not self._batch.is_local:
+            are_rows = [one.is_divided if one.tensors else None for one in components]
+            verification = Verification(
+                partitioner, traced, divided, are_rows, self._names(), replica.collectives, group
+            )
+            if not self._is_like_one_workers(verification, *coming):
+                divided = None
+        self._is_rejected = divided is None
+        if divided is not None and not self._traced:
+            self._say_on_all_rows(partitioner)
+        return divided
+
+    def _divided(self, partitioner: Partitioner, traced: Any, components: Sequence[_Component]) -> Any:
         self._without_data = partitioner.without_data(traced)
-        return partitioner.divided(traced, rows, num_rows if num_rows != 1 else None).get_concrete_function()
+        are_rows = [one.is_divided for one in components for _ in one.tensors]
+        num_rows = self._batch.num_rows
+        return partitioner.divided(traced, are_rows, num_rows if num_rows != 1 else None).get_concrete_function()
 
     def _is_like_one_workers(self, verification: Verification, batch: Any) -> bool:
         """Whether the divided graph gives what the undivided one gives on the coming batch, as far as that is known."""
@@ -172,7 +191,7 @@ class DividedStep:
 
     def _say_on_all_rows(self, partitioner: Partitioner) -> None:
         lines = lines_on_all_rows(partitioner.gathering, within=__file__)
-        if lines and self._strategy.world.is_chief and not self._traced:
+        if lines and self._strategy.world.is_chief:
             _LOGGER.info(
                 "%s needs the rows of the whole batch in %s: every worker computes what follows from them there, and "
                 "more workers do not make that faster [whole-rows]",
@@ -197,24 +216,20 @@ class DividedStep:
             counts = replica.collectives.all_gather(tf.cast(replica.rows.local, tf.int64)[tf.newaxis])
         return total, tf.reduce_sum(counts[: replica.rank])
 
-    def _as_input(self, index: int, leaf: Any, replica: PacelineReplicaContext) -> tuple[Any, list[bool], list[Any]]:
-        """A component: how one worker has it; whether it is divided, and what is given here, for each of its tensors.
-
-        Rows of tensors that are no simple arrays are gathered first.
-        """
+    def _component(self, index: int, leaf: Any, replica: PacelineReplicaContext) -> _Component:
+        """A component of the batch. Rows of tensors that are no simple arrays are gathered first."""
         if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
-            leaf = self._whole(leaf, replica)
-            tensors = tf.nest.flatten(leaf, expand_composites=True)
-            return tf.type_spec_from_value(leaf), [False] * len(tensors), tensors
+            whole = self._whole(leaf, replica)
+            tensors = tf.nest.flatten(whole, expand_composites=True)
+            return _Component(tf.type_spec_from_value(whole), tensors)
         if not tf.is_tensor(leaf):
-            return leaf, [], []
+            return _Component(leaf, [])
         if leaf.shape.rank is None:
-            leaf = replica.collectives.all_gather(leaf)
-            return tf.TensorSpec(None, leaf.dtype), [False], [leaf]
+            return _Component(tf.TensorSpec(None, leaf.dtype), [self._whole(leaf, replica)])
         if leaf.shape.rank == 0:
-            return tf.TensorSpec([], leaf.dtype), [False], [leaf]
+            return _Component(tf.TensorSpec([], leaf.dtype), [leaf])
         shape = [self._batch.size_of(index), *leaf.shape.as_list()[1:]]
-        return tf.TensorSpec(shape, leaf.dtype), [True], [leaf]
+        return _Component(tf.TensorSpec(shape, leaf.dtype), [leaf], is_divided=True)
 
 
 def _run_by_default(step_function: Function) -> Function:

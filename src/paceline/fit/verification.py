@@ -230,16 +230,10 @@ def looked_at(iterator: Any, num_steps: int) -> tuple[Any, Any]:
     if not batches:
         return None, iterator
     spec = iterator.element_spec
-    first, *others = (_dataset(batch, spec) for batch in batches)
-    for other in others:
-        first = first.concatenate(other)
-    return batches[0], iter(first)
-
-
-def _dataset(batch: Any, spec: Any) -> Any:
-    """One batch, as wide as all batches may be: nothing that is traced for it is traced again for others."""
-    variant = tf.data.experimental.to_variant(tf.data.Dataset.from_tensors(batch))
-    return tf.data.experimental.from_variant(variant, spec)
+    # One dataset, however many batches, as wide as all batches may be: nothing that is traced for it is traced again.
+    variants = [tf.data.experimental.to_variant(tf.data.Dataset.from_tensors(batch)) for batch in batches]
+    datasets = tf.data.Dataset.from_tensor_slices(tf.stack(variants))
+    return batches[0], iter(datasets.flat_map(lambda variant: tf.data.experimental.from_variant(variant, spec)))
 
 
 def _until_the_end(iterator: Any) -> Any:
