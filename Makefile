@@ -83,6 +83,10 @@ proof: install ## before a release: all numbers of workers, resumptions, faults 
 docs: install ## docs/reference.md and the tables of docs/events.md, from the code
 	$(BIN)/python docs/make_reference.py
 
+.PHONY: rules
+rules: install ## docs/rules.md: how each operation is divided, and how many of Keras's classes use it (long)
+	$(BIN)/python docs/make_rules.py
+
 .PHONY: parity
 parity: install ## every job of the parity matrix on 1 to 4 workers, as docs/parity.md (long)
 	PYTHONPATH=tests:tests/fit $(BIN)/python tests/fit/parity_table.py

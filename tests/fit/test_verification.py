@@ -44,8 +44,8 @@ def test_a_step_that_is_divided_rightly_trains_without_a_word(worlds: Worlds, op
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_step_that_is_divided_wrongly_is_computed_whole(worlds: Worlds, fault: str) -> None:
-    [one] = worlds.plain.run(SCRIPT, "right", "again").told
-    case = worlds.of(2).run(SCRIPT, fault, "again")
+    [one] = worlds.plain.run(SCRIPT, "right", "again", "running").told
+    case = worlds.of(2).run(SCRIPT, fault, "again", "running")
     for several in case.told:
         _equal(several, one)
     [line, *_] = [line for line in case.output.splitlines() if "train_step" in line]

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-FAULTS = ("sum is not summed", "rows are forgotten", "mean of own rows")
+FAULTS = ("sum is not summed", "rows are forgotten", "mean of own rows", "rule of the script")
 
 
 def run_case(name: str, *options: str) -> dict[str, Any]:
@@ -14,7 +14,8 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
         name: A fault of the rules; `right`: none.
         options: `named`: the batch size is; `several`: two steps in an execution; `noise`: TensorFlow draws;
             `few`: a step that fails on few rows; `counted`: a layer writes a variable that nobody reads;
-            `again`: single batches of other sizes, too; `strict`, `off`: what `--verify` says.
+            `running`: a sum over the rows above; `again`: single batches of other sizes, too; `strict`, `off`: what
+            `--verify` says.
     """
     import keras
     import numpy as np
@@ -28,6 +29,8 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
     if "few" in options:
         middle.append(_layer(lambda x: x + tf.nn.top_k(tf.transpose(x), k=6).values[0, 0]))
     seen = tf.Variable(0.0)
+    if "running" in options:  # a sum over the rows above
+        middle.append(_layer(lambda x: x + 0.1 * tf.cumsum(x, axis=0)))
     if "counted" in options:
         middle.append(_layer(lambda x: (seen.assign_add(1.0, read_value=False), x)[1]))
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(6, "tanh"), *middle, keras.layers.Dense(4)])
@@ -91,6 +94,16 @@ def _broken(fault: str) -> Iterator[None]:
     """While this lasts, what is divided is divided wrongly."""
     if fault == "right":
         yield
+        return
+    if fault == "rule of the script":
+        import paceline
+        from paceline.spmd.rules.registered import REGISTERED
+
+        paceline.register_rule("Cumsum", "... , -> ...")
+        try:
+            yield
+        finally:
+            REGISTERED.clear()
         return
     import tensorflow as tf
 

@@ -14,6 +14,7 @@ the same picture means other rows: labels repeat themselves, and each host may l
 import hashlib
 import logging
 import re
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,13 +126,16 @@ class FingerprintLog:
             by_row: Whether the first axis of these is the rows of the batch.
         """
         components = [part for leaf in tf.nest.flatten(element) for part in _components(leaf)]
+        # TensorFlow keeps each function of Python's that a dataset calls until the process ends; not with it the data.
+        noting = weakref.ref(self)
 
         def take() -> Any:
             noted = [*components, *((tensor, by_row) for tensor in also())]
             has_rows = [is_by_row for _, is_by_row in noted]
 
             def take_note(index: Any, *arrays: Any) -> Any:
-                return np.int64(self.take(int(index), tuple(map(_part, arrays, has_rows))))
+                log = noting()
+                return np.int64(0 if log is None else log.take(int(index), tuple(map(_part, arrays, has_rows))))
 
             # Stateless for TensorFlow: a stateful function would forbid saving the iterator's position.
             tensors = [tensor for tensor, _ in noted]

@@ -7,8 +7,8 @@ another interval. Keras frees an iterator between two epochs: training stood sti
 also with arrays, of which Keras makes such datasets. Delete this file when TensorFlow marks first.
 """
 
+import functools
 import threading
-import weakref
 from typing import Any
 
 import tensorflow as tf
@@ -37,15 +37,24 @@ class _FreedInThreads:
 
 def freed_in_thread(iterator: Any) -> Any:
     """An iterator over a TensorFlow dataset, which will be freed in a thread."""
-    # Its attributes, not the resource: this is called before the iterator lets go of what it has.
-    weakref.finalize(iterator, _clear_in_thread, vars(iterator)).atexit = False
+    # No finalizer of `weakref`: it would hold the dataset, whose functions may hold the iterator, which then stays.
+    kind: Any = type(iterator)
+    iterator.__class__ = _freed_class(kind)
     return iterator
 
 
-def _clear_in_thread(attributes: dict[str, Any]) -> None:
+@functools.cache
+def _freed_class(kind: Any) -> Any:
+    """`kind`, whose instances are freed in threads."""
+    return type(kind.__name__, (kind,), {"__del__": _clear_in_thread, "__module__": kind.__module__})
+
+
+def _clear_in_thread(iterator: Any) -> None:
     """Drops what an iterator has had in a thread; TensorFlow lets other threads run meanwhile."""
+    had = dict(vars(iterator))
+    vars(iterator).clear()
     try:
         # The end of the process waits for the thread: TensorFlow must not be gone before.
-        threading.Thread(target=attributes.clear, name="paceline frees an iterator").start()
+        threading.Thread(target=had.clear, name="paceline frees an iterator").start()
     except RuntimeError:  # the process is ending, and starts no more threads
-        attributes.clear()
+        had.clear()

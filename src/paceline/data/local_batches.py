@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from paceline.data import compat
@@ -252,7 +253,7 @@ def rows_of(element: Any) -> Any:
             return tf.cast(leaf.nrows(), tf.int64)
         if isinstance(leaf, tf.SparseTensor):
             return leaf.dense_shape[0]
-        if tf.is_tensor(leaf) and leaf.shape.rank != 0:
+        if (tf.is_tensor(leaf) and leaf.shape.rank != 0) or (isinstance(leaf, np.ndarray) and leaf.ndim):
             return tf.shape(leaf, tf.int64)[0]
     return tf.constant(1, tf.int64)
 

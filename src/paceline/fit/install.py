@@ -67,6 +67,8 @@ def _install(keras: ModuleType) -> None:
     from paceline.fit.pipelining import pipeline_seams
     from paceline.fit.snapshots import callback_files, resumable_fit
     from paceline.fit.tables import table_seams
+    from paceline.strategy import custom_gradients
+    from paceline.strategy.compat import RegisterGradient
 
     compat.check()
     loss = compat.loss_module
@@ -82,6 +84,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(tensorflow.GradientTape, "gradient", gradients.taken)
     _replace_in_graphs(tensorflow, "gradients", gradients.taken_in_graph)
     _install_own_loops()
+    _replace(RegisterGradient, "__call__", custom_gradients.registered)
     _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
     _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer

@@ -46,13 +46,15 @@ def rows_given(counts: Sequence[int], wanted: int) -> list[int]:
 
 
 def uneven_parts(total: int, size: int) -> list[int]:
-    """How many of `total` rows each of `size` ranks gets: not all alike; of three ranks or more, one gets none."""
+    """How many of `total` rows each of `size` ranks gets: not all alike; of three ranks or more, one gets none.
+
+    Two rows lie on two ranks: a rank that has all rows needs nobody's, however wrong the division is.
+    """
     ranks = [rank for rank in range(size) if size < 3 or rank != 1]
     parts = [0] * size
-    for rank in ranks:
-        parts[rank] = total // len(ranks)
-    parts[ranks[0]] += total % len(ranks)
-    if len(ranks) > 1 and parts[ranks[0]] == parts[ranks[-1]] > 0:
+    for place, rank in enumerate(ranks):
+        parts[rank] = total // len(ranks) + (place < total % len(ranks))
+    if len(ranks) > 1 and parts[ranks[0]] == parts[ranks[-1]] > 1:
         parts[ranks[0]] += 1
         parts[ranks[-1]] -= 1
     return parts

@@ -38,6 +38,8 @@ newer one, this is the only file to mend.
 | `gen_random_ops` | where `tf.random` makes its operations: only there are seed and shape known together |
 | `control_flow_v2_func_graphs.WhileBodyFuncGraph` | to know whether a draw is built within a loop |
 | `gen_dataset_ops`, `gen_experimental_dataset_ops` | where `tf.data` makes its stages (`data/stage_orders.py`) |
+| `ops.RegisterGradient`, `.gradient_registry._registry` | keeps custom gradients, and their graphs, for ever |
+| `FuncGraph.outer_graph` | the graph around one |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
 | `tensorflow._api.v2` (modules) | the copies of `tf.distribute`; `bootstrap/drop_in.py` waits for their import |
 """
@@ -75,7 +77,9 @@ try:
     from tensorflow.python.eager.context import Context, context, executor_scope, get_server_def, global_seed
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import random_seed
-    from tensorflow.python.framework.ops import get_default_graph
+    from tensorflow.python.framework.func_graph import FuncGraph
+    from tensorflow.python.framework.ops import RegisterGradient as RegisterGradient
+    from tensorflow.python.framework.ops import get_default_graph, gradient_registry
     from tensorflow.python.ops import (
         gen_dataset_ops,
         gen_experimental_dataset_ops,
@@ -90,6 +94,8 @@ try:
     may_record = record.could_possibly_record
     _ = ConcreteFunction._call_flat
     _named_functions = python_functions._funcs
+    _gradients_by_name = gradient_registry._registry
+    _ = FuncGraph.outer_graph
     _ = (Context.function_call_options, Context.ensure_initialized, Context.set_server_def)
     _ = context()._context_handle
     _restart_tapes, _stop_tapes = pywrap_tfe.TFE_Py_TapeSetRestartOnThread, pywrap_tfe.TFE_Py_TapeSetStopOnThread
@@ -235,6 +241,20 @@ def argument_on(worker: Any, argument: Any) -> Any:
 def has_devices() -> bool:
     """Whether TensorFlow has set up the devices of this process, with the names that they have from then on."""
     return context()._context_handle is not None
+
+
+def function_graphs() -> list[Any]:
+    """The graphs of the functions that are being traced here, from the innermost one outwards."""
+    graph, graphs = get_default_graph(), []
+    while isinstance(graph, FuncGraph):
+        graphs.append(graph)
+        graph = graph.outer_graph
+    return graphs
+
+
+def forget_gradient(name: str) -> None:
+    """No operation has a gradient of this name any more."""
+    _gradients_by_name.pop(name, None)
 
 
 @contextlib.contextmanager

@@ -117,6 +117,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
                 return results
         finally:
             self._step_rows = around
+            context.leave()
 
     def _use_merge_call(self) -> bool:
         # False keeps Keras's optimizers in the replica context, where conditionals (accumulation, loss scale) work.

@@ -231,6 +231,14 @@ class PacelineReplicaContext(compat.ReplicaContext):  # type: ignore[misc]  # a 
         self.collectives = collectives
         """Over the replicas, in the step."""
 
+    def leave(self) -> None:
+        """The step has been called: nobody may ask for its rows any more.
+
+        TensorFlow keeps contexts as long as whatever was traced in them with a gradient of Python's own, which is for
+        ever; not with them the graphs of the step.
+        """
+        del self.rows
+
     @property
     def devices(self) -> Sequence[str]:
         """The device of this replica."""

@@ -16,16 +16,19 @@ def _same_everywhere(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _sum_of_many(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """`..., ..., ... -> ...`, for as many inputs as there are; linear in all."""
     dims = ", ".join(["..."] * len(specs))
     return decide(op, specs, f"{dims} -> ...", linear=(tuple(range(len(specs))),))
 
 
 def _each_alone(op: Operation, specs: Sequence[Spec]) -> Decision:
+    """Each output is what its input is."""
     del op
     return Decision(tuple(spec.placement for spec in specs), tuple(specs))
 
 
 def _select(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """A condition for each entry, or for each row."""
     condition, one = specs[0].rank, specs[1].rank
     if condition == 1 and one is not None and one > 1:  # picks whole rows
         return decide(op, specs, "n, n ..., n ... -> n ...")

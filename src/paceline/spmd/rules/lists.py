@@ -86,6 +86,7 @@ def _of_shape(content: Any) -> Dims | None:
 
 
 def _from_tensor(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """A list of the parts of a tensor along its first dimension."""
     data, shape = specs
     element = op.get_attr("element_dtype")
     dims = None if data.dims is None else data.dims[1:]
@@ -167,6 +168,7 @@ def _taken(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _length(op: Operation, specs: Sequence[Spec]) -> Decision:
+    """The number of elements, which is the same on all ranks."""
     del op
     return Decision((specs[0].placement,), (Spec(R, ()),))
 
@@ -187,6 +189,7 @@ def _shape_of_elements(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _resized(op: Operation, specs: Sequence[Spec]) -> Decision:
+    """A list stays what it is."""
     del op
     return Decision((specs[0].placement, R), (specs[0],))
 

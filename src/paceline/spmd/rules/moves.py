@@ -21,6 +21,7 @@ def _joined(factors: Sequence[str]) -> str:
 
 
 def _transpose(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Rows go where their dimension goes."""
     order = specs[1].numbers()
     if order is None:
         return None
@@ -42,6 +43,7 @@ def _moved_addends(op: Operation, specs: Sequence[Spec], text: str) -> Decision 
 
 
 def _expand_dims(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Rows stay, beside a new dimension of one entry."""
     rank, axis = specs[0].rank, specs[1].numbers()
     if rank is None or axis is None:
         return None
@@ -54,6 +56,7 @@ def _expand_dims(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _squeeze(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Rows stay, unless theirs is the dimension that goes."""
     rank, axes = specs[0].rank, op.get_attr("squeeze_dims")
     if rank is None or not axes:
         return None  # which dimensions have one entry may differ from rank to rank
@@ -80,6 +83,7 @@ def _all_addends(op: Operation, specs: Sequence[Spec], data: slice, text: str) -
 
 
 def _concat(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Side by side along another dimension than that of the rows."""
     parts, axis = specs[:-1], specs[-1].numbers()
     rank = parts[0].rank
     if axis is None or rank is None:
@@ -101,6 +105,7 @@ def _concat(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _pack(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Side by side along a new dimension."""
     rank = specs[0].rank
     if rank is None:
         return None
@@ -113,10 +118,12 @@ def _pack(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _unpack(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Apart along another dimension than that of the rows."""
     return _cut(op, specs, specs[0].rank, op.get_attr("axis"), "{x}", keep=False)
 
 
 def _split(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Apart along another dimension than that of the rows."""
     data, axis, form = (1, 0, ", {x}") if op.type == "Split" else (0, 2, "{x}, Z,")
     numbers = specs[axis].numbers()
     return None if numbers is None else _cut(op, specs, specs[data].rank, numbers[0], form, keep=True)
@@ -136,6 +143,7 @@ def _cut(
 
 
 def _reverse(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """Dimensions that are turned round must be whole."""
     del op
     rank, axes = specs[0].rank, specs[1].numbers()
     if rank is None or axes is None:
@@ -146,6 +154,7 @@ def _reverse(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _pad(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """Rows stay where nothing is added before or behind them."""
     del op
     rank, content = specs[0].rank, specs[1].content
     if rank is None or content is None:
@@ -157,6 +166,7 @@ def _pad(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _gather(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """An entry along one dimension, which must be whole, for each index."""
     rank, places, axis = specs[0].rank, specs[1].rank, specs[2].numbers()
     if rank is None or places is None or axis is None:
         return None
@@ -169,6 +179,7 @@ def _gather(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _resource_gather(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """A row of a variable for each index."""
     places, shape = specs[1].rank, op.outputs[0].shape
     if places is None or shape.rank is None or op.get_attr("batch_dims"):
         return None
@@ -177,6 +188,7 @@ def _resource_gather(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _gather_nd(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """A part of a tensor, which must be whole, for each index."""
     rank, places, shape = specs[0].rank, specs[1].rank, op.outputs[0].shape
     if rank is None or places is None or shape.rank is None:
         return None
@@ -187,6 +199,7 @@ def _gather_nd(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _segment_sum(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """A sum of rows for each segment: over rows, so addends."""
     del op
     rank, places = specs[0].rank, specs[1].rank
     if rank is None or places is None:
@@ -335,6 +348,7 @@ def _strided_slice_gradient(op: Operation, specs: Sequence[Spec]) -> Decision | 
 
 
 def _one_hot(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """A new dimension for each index."""
     rank = specs[0].rank
     if rank is None:
         return None

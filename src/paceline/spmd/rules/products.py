@@ -9,6 +9,7 @@ from paceline.spmd.rules.rule import MapOfFactors, Rule, rules
 
 
 def _matrix_product(op: Operation, specs: Sequence[Spec]) -> str:
+    """`... i k, ... k j -> ... i j`, with the factors of an input exchanged where it is transposed."""
     del specs
     if op.type == "MatMul":
         one, two = op.get_attr("transpose_a"), op.get_attr("transpose_b")
@@ -19,6 +20,7 @@ def _matrix_product(op: Operation, specs: Sequence[Spec]) -> str:
 
 
 def _einsum(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """The equation, if no index stands twice in an operand."""
     del specs
     equation = op.get_attr("equation").decode()
     left, _, right = equation.partition("->")
@@ -55,15 +57,18 @@ def _images(text: str, without_rows: Callable[[Decision], Build] | None = None) 
                 words.append(word)
         return " ".join(words)
 
+    write.__doc__ = f"`{text}`: `*HC` is rows, places, channels, or channels first; `+R` is places."
     return MapOfFactors(write, without_rows=without_rows)
 
 
 def _bias(op: Operation, specs: Sequence[Spec]) -> str:
+    """`... C, C -> ... C`, or with channels first."""
     del specs
     return "... C, C -> ... C" if _last(op) else "n C ..., C -> n C ..."
 
 
 def _bias_gradient(op: Operation, specs: Sequence[Spec]) -> str:
+    """`... C -> C`, or with channels first."""
     del specs
     return "... C -> C" if _last(op) else "n C ... -> C"
 

@@ -76,6 +76,7 @@ def _norm(op: Operation, specs: Sequence[Spec]) -> str | None:
 
 
 def _along_one_axis(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Along one axis, which must be whole."""
     axes = _axes(specs)
     if axes is None or len(axes) != 1 or specs[0].rank is None:
         return None

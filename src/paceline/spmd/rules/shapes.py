@@ -32,6 +32,7 @@ def _shapes(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _size(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """The number of entries on all ranks, without a look at the tensor."""
     del op
     if specs[0].dims is None:
         return None
@@ -48,6 +49,7 @@ def _size(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _rank(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """The number of dimensions, without a look at the tensor."""
     del op
     if specs[0].dims is None:
         return None
@@ -89,6 +91,7 @@ def kept_rows(shard: Sharded, dims: Dims, sizes: Dims) -> Sharded | None:
 
 
 def _reshape(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """Rows stay where the new shape provably keeps them together, as blocks of one dimension."""
     data, shape = specs
     if data.dims is None or shape.content is None:
         return Decision((P, R), (_of_static(op).placed(P),)) if isinstance(data.placement, Partial) else None

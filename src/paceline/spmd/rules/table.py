@@ -7,6 +7,7 @@ from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import R, Spec, known_content, new_dims
 from paceline.spmd.rules import effects, entrywise, lists, moves, products, randoms, reductions, shapes
+from paceline.spmd.rules.registered import REGISTERED
 from paceline.spmd.rules.rule import Rule
 
 RULES: dict[str, Rule] = {
@@ -23,7 +24,7 @@ RULES: dict[str, Rule] = {
 
 def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
     """How `op` runs on a rank: as its rule says, else on whole tensors."""
-    rule = RULES.get(op.type) or effects.rule_of(op)
+    rule = REGISTERED.get(op.type) or RULES.get(op.type) or effects.rule_of(op)
     decision = lists.of_lists(op, specs) if any(spec.element is not None for spec in specs) else None
     inputs = zip(op.inputs, specs, strict=True)
     from_elsewhere = any(like.dtype.name == "variant" and spec.element is None for like, spec in inputs)
