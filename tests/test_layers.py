@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "rates",
         "callbacks",
         "data",
+        "spmd",
         "events",
         "strategy",
         "resilience",
