@@ -66,7 +66,7 @@ def test_a_users_line_is_told_with_bytes_and_share(digits: Any) -> None:
     assert lines["MatMul"].num_bytes == BATCH * WIDTH * FLOAT32
     assert lines["MatMul"].line == _line_of("ops.matmul(y_pred", "_contrastive")
     assert lines["Equal"].num_bytes == BATCH * INT64
-    assert f"{lines['MatMul'].line}  MatMul" in str(told)
+    assert lines["MatMul"].line in str(told)
     assert told.is_worth_dividing
 
 
@@ -148,7 +148,8 @@ def test_loops_over_open_lengths(digits: Any) -> None:
     dataset = tf.data.Dataset.zip(words.map(lambda one: one.to_tensor() if hasattr(one, "to_tensor") else one), words)
     dataset = dataset.map(lambda x, _: (x, tf.reduce_sum(x) % 10)).padded_batch(8)
     told = paceline.explain(model, dataset)
-    assert (told.num_rows, told.num_messages, told.num_messages_in_loops) == (8, 1, 0)
+    # The rows of an embedding's gradient are gathered, values and indices.
+    assert (told.num_rows, told.num_messages, told.num_messages_in_loops) == (8, 3, 0)
     assert told.worker_share < 1
 
 
