@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from paceline import events as events
     from paceline.fit.chief_only import chief_only as chief_only
     from paceline.fit.evaluation.sidecar_evaluator import SidecarEvaluator as SidecarEvaluator
+    from paceline.fit.explaining import explain as explain
     from paceline.fit.files.once import once as once
     from paceline.fit.files.once import once_per_host as once_per_host
     from paceline.fit.snapshots.training_state import TrainingState as TrainingState
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "chief_only": "paceline.fit.chief_only",
+    "explain": "paceline.fit.explaining",
     "launch": "paceline.launching",
     "is_chief": "paceline.ranks",
     "local_rank": "paceline.ranks",

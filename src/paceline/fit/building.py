@@ -112,15 +112,20 @@ def _are_known(shapes: Any) -> bool:
 
 
 def _try_to_build(model: Any, shapes: Any) -> None:
-    if getattr(model, _CANNOT, False):
-        return
+    # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that
+    # is really wrong raises there again, with the step's own message.
+    if not getattr(model, _CANNOT, False) and not is_built_from(model, shapes):
+        object.__setattr__(model, _CANNOT, True)
+
+
+def is_built_from(model: Any, shapes: Any) -> bool:
+    """Builds what is not yet built of a model, its metrics and its optimizer; False if that fails."""
     try:
         with read_as_they_are():
             model._symbolic_build(data_batch=shapes)
     except Exception:  # whatever a user's `call` raises on symbolic input
-        # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that
-        # is really wrong raises there again, with the step's own message.
-        object.__setattr__(model, _CANNOT, True)
+        return False
+    return True
 
 
 def _takes(model: Any, x: Any) -> bool:

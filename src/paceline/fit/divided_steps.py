@@ -18,17 +18,19 @@ from typing import Any
 
 import tensorflow as tf
 
+from paceline.data.local_batches import rows_of
 from paceline.fit.followers_writer import traced_as_on_chief
+from paceline.fit.one_workers_step import traced_step, users_line_in_step
 from paceline.fit.predictions import of_all_ranks
 from paceline.fit.replica import current_replica
 from paceline.fit.same_steps import compare_steps
 from paceline.fit.verification import Verification
 from paceline.fit.whole_batches import WholeBatch
-from paceline.fit.whole_steps import WholeStep, lines_on_all_rows
+from paceline.fit.whole_steps import WholeStep, words_on_all_rows
+from paceline.spmd.account import Account
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
 from paceline.strategy.base import SynchronousStrategy
-from paceline.strategy.graph_collectives import as_written
 from paceline.strategy.replica_context import PacelineReplicaContext
 from paceline.strategy.step_messages import StepMessages
 
@@ -102,8 +104,7 @@ class DividedStep:
         components = [self._component(index, leaf, replica) for index, leaf in enumerate(tf.nest.flatten(data))]
         specs = tf.nest.pack_sequence_as(data, [one.spec for one in components])
         with as_one_worker(), traced_as_on_chief():
-            step = _run_by_default(self._step_function)
-            traced = tf.function(step, reduce_retracing=True).get_concrete_function(specs)
+            traced = traced_step(self._step_function, specs)
             divided = self._checked(traced, components, replica)
         self._traced.append((traced, divided))
         with tf.control_dependencies([total]):
@@ -164,7 +165,7 @@ class DividedStep:
                 divided = None
         self._is_rejected = divided is None
         if divided is not None and not self._traced:
-            self._say_on_all_rows(partitioner)
+            self._say_on_all_rows(partitioner.account, components, *coming)
         return divided
 
     def _divided(self, partitioner: Partitioner, traced: Any, components: Sequence[_Component]) -> Any:
@@ -189,15 +190,29 @@ class DividedStep:
         self._words.say(told)
         return False
 
-    def _say_on_all_rows(self, partitioner: Partitioner) -> None:
-        lines = lines_on_all_rows(partitioner.gathering, within=__file__)
-        if lines and self._strategy.world.is_chief:
-            _LOGGER.info(
-                "%s needs the rows of the whole batch in %s: every worker computes what follows from them there, and "
-                "more workers do not make that faster [whole-rows]",
-                self.__name__,
-                lines,
-            )
+    def _say_on_all_rows(self, account: Account, components: Sequence[_Component], batch: Any = None) -> None:
+        """The chief names the lines that need rows of all ranks, and what they cost.
+
+        Args:
+            account: Of the divided step.
+            components: Of the batch.
+            batch: This rank's rows of the coming one, if they are known.
+        """
+        if not self._strategy.world.is_chief:
+            return
+        num_rows = self._batch.num_rows or self._batch.usual_num_rows
+        if num_rows is None and batch is not None:
+            num_rows = int(rows_of(batch)) * self._strategy.group.size  # about: ranks may have a row more or less
+        leaves = [None] * len(components) if batch is None else tf.nest.flatten(batch)
+        shapes = [
+            leaf.shape.as_list() if one.is_divided and tf.is_tensor(leaf) else []
+            for one, leaf in zip(components, leaves, strict=True)
+            for _ in one.tensors
+        ]
+        words, is_costly = words_on_all_rows(account, num_rows, shapes, users_line_in_step)
+        if words:
+            level = logging.WARNING if is_costly else logging.INFO
+            _LOGGER.log(level, "%s needs the rows of the whole batch in %s [whole-rows]", self.__name__, words)
 
     def _whole(self, leaf: Any, replica: PacelineReplicaContext) -> Any:
         """A component of the whole batch. Collective."""
@@ -230,12 +245,3 @@ class DividedStep:
             return _Component(tf.TensorSpec([], leaf.dtype), [leaf])
         shape = [self._batch.size_of(index), *leaf.shape.as_list()[1:]]
         return _Component(tf.TensorSpec(shape, leaf.dtype), [leaf], is_divided=True)
-
-
-def _run_by_default(step_function: Function) -> Function:
-    """As Keras calls a step where there is no strategy: operations get the seeds of the function that they are in."""
-
-    def one_step_on_data(data: Any) -> Any:
-        return tf.distribute.get_strategy().run(step_function, args=(data,))
-
-    return as_written(one_step_on_data)

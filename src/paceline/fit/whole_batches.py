@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -17,10 +17,12 @@ class WholeBatch:
         sizes: The first size of each component, in the order of `tf.nest.flatten`: a number if the script has named
             its batch size, else None. None: nothing is known.
         is_local: Whether each rank feeds rows of its own, as many as it likes.
+        usual_num_rows: Of a full batch, for words only, if the data tell: batches of any number are of one kind.
     """
 
     sizes: tuple[int | None, ...] | None = None
     is_local: bool = False
+    usual_num_rows: int | None = field(default=None, compare=False)
 
     @property
     def num_rows(self) -> int | None:
@@ -38,7 +40,12 @@ def batch_of(description: Any) -> WholeBatch:
         return WholeBatch()
     if description.is_local:
         return WholeBatch(is_local=True)
-    return WholeBatch(tuple(_first_size(leaf) for leaf in tf.nest.flatten(description.element_spec)))
+    return batch_like(description.element_spec, description.batch_size)
+
+
+def batch_like(element_spec: Any, usual_num_rows: int | None = None) -> WholeBatch:
+    """The batches of data with this spec, which all ranks read."""
+    return WholeBatch(tuple(_first_size(leaf) for leaf in tf.nest.flatten(element_spec)), usual_num_rows=usual_num_rows)
 
 
 def _first_size(spec: Any) -> int | None:

@@ -4,11 +4,12 @@ The chief says so once for each step, with the reason: more workers do not make 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paceline.comm.world import World
-from paceline.observe.frames import users_line_of_stack
+from paceline.fit.explanation import advice, messages_text, rows_of_all
+from paceline.spmd.account import Account
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -54,25 +55,35 @@ class WholeStep:
             return None
 
 
-def lines_on_all_rows(operations: Iterable[Any], *, within: str) -> str:
-    """The lines of the user's code that need the rows of all ranks, with their operations; "" if none does.
+def words_on_all_rows(
+    account: Account, num_rows: int | None, shapes: Sequence[Sequence[int]], line_of: Callable[[Any], str]
+) -> tuple[str, bool]:
+    """The lines of the user's code that need the rows of all ranks, with what that costs; "" if none does.
 
     What Keras does by itself, as an optimizer with the rows of an embedding, is left out: nobody can change that.
 
     Args:
-        operations: TensorFlow's, as traced, for which rows were gathered.
-        within: The file whose frame stands around the step: what is above that frame has only called `fit`.
+        account: Of the divided step.
+        num_rows: Of the whole batch; None: it is not known, and neither are the costs.
+        shapes: Of the step's flat inputs, as far as they are known.
+        line_of: The user's line that has made an operation of TensorFlow's; "": it is none.
+
+    Returns:
+        The words, and whether the step gathers more than it saves.
     """
-    kinds: dict[str, dict[str, None]] = {}
-    for one in operations:
-        if line := users_line_of_stack(_inside(one.traceback or (), within)):
-            kinds.setdefault(line, {})[one.type] = None
-    told = [f"{line} ({', '.join(types)})" for line, types in kinds.items()]
+    costs = account.costs(num_rows or 1, shapes)
+    lines = [one for one in rows_of_all(costs, line_of) if one.line]
+    if not lines:
+        return "", False
+    if num_rows is None:
+        told = [f"{one.line} ({', '.join(one.operations)})" for one in lines]
+    else:
+        told = [str(one) for one in lines]
     more = [f"and {len(told) - _MOST_LINES} more lines"] if len(told) > _MOST_LINES else []
-    return "; ".join([*told[:_MOST_LINES], *more])
-
-
-def _inside(frames: Iterable[Any], within: str) -> Sequence[Any]:
-    frames = list(frames)
-    around = [index for index, frame in enumerate(frames) if frame.filename == within]
-    return frames[around[-1] + 1 :] if around else frames
+    words = [
+        *told[:_MOST_LINES],
+        *more,
+        f"messages a step: {messages_text(costs.num_messages, costs.num_messages_in_loops)}",
+    ]
+    advised = "" if num_rows is None else advice(costs.whole_share)
+    return "; ".join(words) + (f". {advised}" if advised else ""), bool(advised)

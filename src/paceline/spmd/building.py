@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.spmd import compat
+from paceline.spmd.account import Sent
 from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.messages import Messages
@@ -20,15 +21,17 @@ class Value:
     Args:
         spec: What is known of the tensor.
         tensor: It, as `spec.placement` says.
+        origins: The exchanged rows that it follows from, if all of it is computed on every rank.
     """
 
-    def __init__(self, spec: Spec, tensor: Any) -> None:
+    def __init__(self, spec: Spec, tensor: Any, origins: frozenset[Sent] = frozenset()) -> None:
         self.spec = spec
+        self.origins = origins
         self.ways: dict[Placement, Any] = {spec.placement: tensor}
 
     def inside(self) -> "Value":
         """The same value for an inner graph: what is made of it there stays there."""
-        value = Value(self.spec, None)
+        value = Value(self.spec, None, self.origins)
         value.ways = dict(self.ways)
         return value
 

@@ -13,17 +13,18 @@ metrics travel together. Branches and loops are divided by themselves: what a va
 addends) is what stays true when the body has run once more.
 """
 
-import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from paceline.spmd import compat
+from paceline.spmd.account import Account
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
 from paceline.spmd.messages import Messages
+from paceline.spmd.order import Order
 from paceline.spmd.placements import Partial, Placement, R, Sharded, Spec, new_dims
 from paceline.spmd.programs import Node, Program, Ref, program_of, without_data
 from paceline.spmd.rules.table import decided
@@ -44,7 +45,8 @@ class Partitioner:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._programs: dict[Any, Program] = {}
-        self.gathering: list[Any] = []  # the traced operations for which rows of all ranks were gathered
+        self.account = Account()
+        """Of the function that was divided last: what it sends and computes."""
 
     def divided(self, traced: Any, rows: Sequence[bool], num_rows: int | None = None) -> Any:
         """A `tf.function` of `(all rows, first row, *own inputs)` with the outputs of `traced`, which are whole.
@@ -59,6 +61,7 @@ class Partitioner:
         num_inputs = len(graph.inputs) - len(graph.captures)
 
         def step(total: Any, first: Any, *own: Any) -> list[Any]:
+            self.account = Account(num_rows)
             with rows_are(num_rows):
                 return build(total, first, own)
 
@@ -70,6 +73,7 @@ class Partitioner:
             values = []
             for placeholder, tensor, divided in zip(graph.inputs[:num_inputs], own, rows, strict=True):
                 spec = _input_spec(placeholder, divided)
+                self.account.inputs.append(spec)
                 builder.learn(spec, tensor)
                 values.append(Value(spec, tensor))
             for outside, inside in graph.captures:
@@ -127,12 +131,14 @@ class Partitioner:
         """Builds a program into the current graph."""
         values: dict[Ref, Value] = dict(zip(program.inputs, given, strict=True))
         ends: dict[int, list[Any]] = {}
-        order = _Order(program)
+        order = Order(program)
         waiting: list[tuple[int, Any, list[Value]]] = []
 
         def build(number: int, plan: Any) -> None:
             node = program.nodes[number]
-            outputs = self._build_noted(builder, node, plan, [values[ref] for ref in node.inputs], ends)
+            inputs = [values[ref] for ref in node.inputs]
+            outputs = self._build_noted(builder, node, plan, inputs, ends)
+            self.account.compute(node.op, plan, inputs, outputs)
             ends[number] = _ends(outputs)
             values.update(zip(node.outputs, outputs, strict=True))
             order.done(number)
@@ -146,10 +152,13 @@ class Partitioner:
                 absent = [v for v, need in zip(inputs, plan.needs, strict=True) if v.needs_message(need)]
                 if absent:
                     waiting.append((number, plan, absent))
-                    self.gathering += [node.op] * any(value.spec.shard is not None for value in absent)
                 else:
                     build(number, plan)
-            builder.exchange(dict.fromkeys(value for _, _, absent in waiting for value in absent))
+            needed: dict[Value, list[Any]] = {}
+            for number, _, absent in waiting:
+                for value in dict.fromkeys(absent):
+                    needed.setdefault(value, []).append(program.nodes[number].op)
+            self._exchange(builder, needed)
             now, waiting = waiting, []
             for number, plan, _ in now:
                 build(number, plan)
@@ -167,8 +176,13 @@ class Partitioner:
             error.add_note(f"while the step's {node.op.type} {node.op.name!r} of ({specs}) was divided as {plan.needs}")
             raise
 
+    def _exchange(self, builder: Builder, needed: Mapping[Value, Sequence[Any]]) -> None:
+        """Makes values whole which these operations need."""
+        self.account.exchange(needed)
+        builder.exchange(needed)
+
     def _in_way(self, builder: Builder, values: Sequence[Value], needs: Sequence[Placement]) -> list[Any]:
-        builder.exchange(dict.fromkeys(v for v, need in zip(values, needs, strict=True) if v.needs_message(need)))
+        self._exchange(builder, {v: [] for v, need in zip(values, needs, strict=True) if v.needs_message(need)})
         return [builder.needed(value, need, None) for value, need in zip(values, needs, strict=True)]
 
     def _plan(self, node: Node, specs: Sequence[Spec]) -> Any:
@@ -280,7 +294,7 @@ class Partitioner:
             given = [value.inside() for value in values]
             for number, tensor in zip(moving, tensors, strict=True):
                 inner.learn(plan.states[number], tensor)
-                given[number] = Value(plan.states[number], tensor)
+                given[number] = Value(plan.states[number], tensor, values[number].origins)
             return given
 
         def condition(*tensors: Any) -> Any:
@@ -295,7 +309,8 @@ class Partitioner:
             return self._in_way(inner, [outputs[number] for number in moving], placements)
 
         shapes = [_invariant(plan.states[number], tensor) for number, tensor in zip(moving, start, strict=True)]
-        ends = tf.while_loop(condition, body, start, shape_invariants=shapes)
+        with self.account.in_loop([value.spec for value in values]):
+            ends = tf.while_loop(condition, body, start, shape_invariants=shapes)
         results = list(values)
         for number, tensor in zip(moving, ends, strict=True):
             spec = plan.outputs[number]
@@ -311,36 +326,6 @@ def _names_of_bodies(op: Any) -> list[str]:
     if op.type in ("If", "StatelessIf"):
         return [op.get_attr("then_branch").name, op.get_attr("else_branch").name]
     return [function.name for function in op.get_attr("branches")] if op.type in BRANCHES else []
-
-
-class _Order:
-    """Which nodes of a program can be built: those before them are, and those that make their inputs.
-
-    Of several, the first of the program: every rank builds messages in the same order.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self._nodes = program.nodes
-        self._missing = [0] * len(program.nodes)
-        self._followers: dict[int, list[int]] = {}
-        makers = {ref: number for number, node in enumerate(program.nodes) for ref in node.outputs}
-        for number, node in enumerate(program.nodes):
-            before = {makers[ref] for ref in node.inputs if ref in makers} | node.before
-            self._missing[number] = len(before)
-            for other in before:
-                self._followers.setdefault(other, []).append(number)
-        self.ready = [number for number, count in enumerate(self._missing) if not count]
-
-    def next(self) -> int:
-        """Takes the first node that can be built."""
-        return heapq.heappop(self.ready)
-
-    def done(self, number: int) -> None:
-        """Tells that a node is built."""
-        for follower in self._followers.get(number, ()):
-            self._missing[follower] -= 1
-            if not self._missing[follower]:
-                heapq.heappush(self.ready, follower)
 
 
 def _ends(outputs: list[Value]) -> list[Any]:
