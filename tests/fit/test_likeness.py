@@ -36,7 +36,7 @@ def test_parts_are_uneven(total: int, size: int) -> None:
 def _one(found: object, expected: object, before: object = None, noisy: object = None) -> str:
     one, like = np.asarray(found), np.asarray(expected)
     number = Number("it", like, None if before is None else np.asarray(before, like.dtype))
-    return first_difference([one], [number], FLOAT32, None if noisy is None else [np.asarray(noisy)])
+    return first_difference([one], [number], FLOAT32, [] if noisy is None else [[np.asarray(noisy)]])
 
 
 def test_rounding_is_no_difference() -> None:

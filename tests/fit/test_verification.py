@@ -42,6 +42,12 @@ def test_a_step_that_is_divided_rightly_trains_without_a_word(worlds: Worlds, op
     assert "[whole-steps]" not in case.output
 
 
+def test_gradients_that_are_only_rounding_are_no_difference(worlds: Worlds) -> None:
+    """Those of what is in front of a normalization of equal rows, which an optimizer divides by their size."""
+    case = worlds.of(2).run(SCRIPT, "right", "flat", "strict")
+    assert [told["raised"] for told in case.told] == ["", ""]
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_step_that_is_divided_wrongly_is_computed_whole(worlds: Worlds, fault: str) -> None:
     [one] = worlds.plain.run(SCRIPT, "right", "again", "running").told

@@ -14,7 +14,8 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
         name: A fault of the rules; `right`: none.
         options: `named`: the batch size is; `several`: two steps in an execution; `noise`: TensorFlow draws;
             `few`: a step that fails on few rows; `counted`: a layer writes a variable that nobody reads;
-            `running`: a sum over the rows above; `again`: single batches of other sizes, too; `strict`, `off`: what
+            `running`: a sum over the rows above; `flat`: gradients are rounding only;
+            `again`: single batches of other sizes, too; `strict`, `off`: what
             `--verify` says.
     """
     import keras
@@ -31,13 +32,15 @@ def run_case(name: str, *options: str) -> dict[str, Any]:
     seen = tf.Variable(0.0)
     if "running" in options:  # a sum over the rows above
         middle.append(_layer(lambda x: x + 0.1 * tf.cumsum(x, axis=0)))
+    if "flat" in options:
+        middle.append(keras.layers.BatchNormalization())
     if "counted" in options:
         middle.append(_layer(lambda x: (seen.assign_add(1.0, read_value=False), x)[1]))
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(6, "tanh"), *middle, keras.layers.Dense(4)])
     steps = 2 if "several" in options else 1
     adam = keras.optimizers.Adam(0.01)
     model.compile(adam, "mse", metrics=["mae"], steps_per_execution=steps, jit_compile=False)
-    x = np.random.default_rng(1).normal(size=(28, 8))
+    x = np.ones((28, 8)) if "flat" in options else np.random.default_rng(1).normal(size=(28, 8))
     y = np.random.default_rng(2).normal(size=(28, 4))
     data = tf.data.Dataset.from_tensor_slices((x, y)).batch(7, drop_remainder="named" in options)
     raised = ""

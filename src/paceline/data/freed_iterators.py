@@ -8,6 +8,7 @@ also with arrays, of which Keras makes such datasets. Delete this file when Tens
 """
 
 import functools
+import sys
 import threading
 from typing import Any
 
@@ -51,6 +52,8 @@ def _freed_class(kind: Any) -> Any:
 
 def _clear_in_thread(iterator: Any) -> None:
     """Drops what an iterator has had in a thread; TensorFlow lets other threads run meanwhile."""
+    if sys.is_finalizing():  # no thread would start any more, and whoever started one would wait for ever
+        return
     had = dict(vars(iterator))
     vars(iterator).clear()
     try:

@@ -15,8 +15,15 @@ COARSEST = 2.0**-3
 TENSOR_FLOAT = 2.0**-10
 """Of what matrix units make of float32, where TensorFlow lets them."""
 
-_TIMES_NOISE = 16.0
-"""By so much the largest difference of one disturbed run may be below that of another one."""
+_TIMES_ROUNDING = 16.0
+"""How many roundings a disturbance is."""
+
+_TIMES_NOISE = 64.0
+"""By so much the largest difference of the disturbed runs may be below that of another one.
+
+A gradient that is nothing but rounding, as that of a bias in front of a normalization, may be eight times as large in
+one run as in another; an optimizer keeps its square.
+"""
 
 
 def disturbance(rounding: float) -> float:
@@ -25,7 +32,7 @@ def disturbance(rounding: float) -> float:
     One is too few: in sums over many rows errors add up, and one of them may turn the side of a `relu`. In half
     precision more than one or two would hide what is wrong.
     """
-    return max(rounding, min(_TIMES_NOISE * rounding, math.sqrt(rounding) / _TIMES_NOISE))
+    return max(rounding, min(_TIMES_ROUNDING * rounding, math.sqrt(rounding) / _TIMES_ROUNDING))
 
 
 _ROUNDINGS_OF_A_SUM = 4.0
@@ -76,7 +83,7 @@ class Number:
 
 
 def first_difference(
-    found: Sequence[Array], expected: Sequence[Number], rounding: float, disturbed: Sequence[Array] | None = None
+    found: Sequence[Array], expected: Sequence[Number], rounding: float, disturbed: Sequence[Sequence[Array]] = ()
 ) -> str:
     """The first number that differs by more than rounding, in words; empty: none does.
 
@@ -88,10 +95,10 @@ def first_difference(
         found: The numbers of one run.
         expected: Those of the other one.
         rounding: Of the coarsest type in which the run computes: relative.
-        disturbed: The numbers of the other run with disturbed inputs and variables (`disturbance`). None: unknown.
+        disturbed: The numbers of the other run with disturbed inputs and variables (`disturbance`), some times.
     """
     for index, (own, like) in enumerate(zip(found, expected, strict=True)):
-        noise = 0.0 if disturbed is None else _gap(disturbed[index], like.value)
+        noise = max((_gap(run[index], like.value) for run in disturbed), default=0.0)
         if _gap(own, like.value) > _allowed(like, rounding, noise):
             return f"{like.name} ({_in_words(own, like.value)})"
     return ""
@@ -145,7 +152,7 @@ def _in_words(own: Array, like: Array) -> str:
     return f"{own.flat[most]:g} in place of {like.flat[most]:g}"
 
 
-def disturbed(value: Array, part: float, seed: int) -> Array:
+def disturbed(value: Array, part: float, seed: int | Sequence[int]) -> Array:
     """`value`, each number of it larger or smaller by a part of it; what is no floating number as it is.
 
     Args:
