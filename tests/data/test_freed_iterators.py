@@ -41,16 +41,14 @@ def test_who_drops_an_iterator_does_not_wait_until_it_is_freed() -> None:
 
 def test_an_iterator_that_its_dataset_knows_is_freed() -> None:
     """As where a map's function holds what holds the iterator; it had stayed, with the dataset and the model."""
-    known: list[Any] = []
     freed: list[str] = []
 
-    def mapped(number: Any) -> Any:
-        return number + len(known)
+    def make() -> None:
+        known: list[Any] = []
+        known.append(iter(freed_in_threads(tf.data.Dataset.range(4).map(lambda number: number + len(known)))))
+        weakref.finalize(known[0], freed.append, "it")
 
-    iterator = iter(freed_in_threads(tf.data.Dataset.range(4).map(mapped)))
-    known.append(iterator)
-    weakref.finalize(iterator, freed.append, "it")
-    del iterator, mapped, known
+    make()
     gc.collect()
     assert freed == ["it"]
 
