@@ -23,6 +23,7 @@ from paceline.spmd import compat
 from paceline.spmd.account import Account
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
+from paceline.spmd.derived_sums import DerivedSums
 from paceline.spmd.messages import Messages
 from paceline.spmd.order import Order
 from paceline.spmd.placements import Partial, Placement, R, Sharded, Spec, new_dims
@@ -133,12 +134,14 @@ class Partitioner:
         ends: dict[int, list[Any]] = {}
         order = Order(program)
         waiting: list[tuple[int, Any, list[Value]]] = []
+        derived = DerivedSums()
 
         def build(number: int, plan: Any) -> None:
             node = program.nodes[number]
             inputs = [values[ref] for ref in node.inputs]
             outputs = self._build_noted(builder, node, plan, inputs, ends)
             self.account.compute(node.op, plan, inputs, outputs)
+            derived.note(node, plan, inputs, outputs)
             ends[number] = _ends(outputs)
             values.update(zip(node.outputs, outputs, strict=True))
             order.done(number)
@@ -158,7 +161,9 @@ class Partitioner:
             for number, _, absent in waiting:
                 for value in dict.fromkeys(absent):
                     needed.setdefault(value, []).append(program.nodes[number].op)
-            self._exchange(builder, needed)
+            following = derived.among(needed)
+            self._exchange(builder, {value: ops for value, ops in needed.items() if value not in following})
+            derived.build(builder, following)
             now, waiting = waiting, []
             for number, plan, _ in now:
                 build(number, plan)
