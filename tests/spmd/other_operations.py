@@ -142,6 +142,17 @@ def _volumes(x: Any) -> list[Any]:
     return [_raw.MaxPool3DGradGrad(orig_input=volumes, orig_output=pooled, grad=volumes, **given)]
 
 
+def _convolutions(x: Any) -> list[Any]:
+    """In float32, in which oneDNN computes them; Keras's are tried in float64."""
+    given = {"strides": [1, 2, 2, 1], "padding": "SAME"}
+    volumes = tf.stack([x, x, x, x], 1)
+    return [
+        _raw.Conv2D(input=x, filter=tf.ones([3, 3, 3, 5]), **given),
+        _raw.DepthwiseConv2dNative(input=x, filter=tf.ones([3, 3, 3, 2]), **given),
+        _raw.Conv3D(input=volumes, filter=tf.ones([2, 3, 3, 3, 5]), strides=[1, 2, 2, 2, 1], padding="SAME"),
+    ]
+
+
 def _texts(words: Any, numerals: Any) -> list[Any]:
     return [
         _raw.RegexFullMatch(input=words, pattern=".*1.*"),
@@ -202,6 +213,7 @@ _STEPS: tuple[tuple[str, Callable[..., list[Any]], tuple[np.ndarray, ...]], ...]
     ("matrices", _matrices, (SQUARES, DEFINITE, REALS)),
     ("images", _images, (IMAGES,)),
     ("volumes", _volumes, (IMAGES,)),
+    ("convolutions", _convolutions, (IMAGES,)),
     ("texts", _texts, (WORDS, NUMERALS)),
     ("random", _random, (REALS,)),
     ("states", _states(), (WHOLE,)),

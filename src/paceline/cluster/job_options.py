@@ -124,6 +124,14 @@ class JobOptions(OptionTable):
         "computes the whole batch, with a line that says why; strict: the job ends. off: numbers are not compared.",
         use=Use.WORKERS,
     )
+    batch_statistics: Literal["exact", "local"] = option(
+        "exact",
+        "By what BatchNormalization normalizes in training, where a step is divided over the workers. exact: the whole "
+        "batch, as on one worker, with messages in the middle of the step. local: each worker's own rows, as with "
+        "Horovod and tf.distribute, without such messages; layers with synchronized=True stay exact. In pipelines, "
+        "with parameter servers and in loops with strategy.run it changes nothing: they normalize by own rows.",
+        use=Use.WORKERS,
+    )
     rank_variables: bool = option(
         False,
         "Tell each worker its place in RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, too, for scripts that read "

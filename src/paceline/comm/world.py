@@ -74,6 +74,8 @@ class World:
         """Whether an error that ended the script says that another process is lost, whose end the launcher sees."""
         self.verify = read_variables(JobOptions, os.environ, "verify").verify
         """What becomes of a step that cannot be divided, or not rightly: "auto", "strict" or "off"."""
+        self.batch_statistics = read_variables(JobOptions, os.environ, "batch_statistics").batch_statistics
+        """By what BatchNormalization in a divided step normalizes: "exact" or "local"."""
         self.solo_training_allowed = read_variables(JobOptions, os.environ, "allow_independent").allow_independent
         """Whether an optimizer step that concerns this rank only is meant (a model built outside the scope)."""
         self.has_lonely_gradients = False
@@ -181,7 +183,9 @@ class World:
         try:
             yield
         finally:
-            self.solo_training_allowed = before
+            self.batch_statistics = read_variables(JobOptions, os.environ, "batch_statistics").batch_statistics
+        """By what BatchNormalization in a divided step normalizes: "exact" or "local"."""
+        self.solo_training_allowed = before
 
     def tell(self, message: Message) -> None:
         """Tells the agent, if there is one that can be told."""

@@ -19,6 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.local_batches import rows_of
+from paceline.fit import batch_statistics
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.one_workers_step import traced_step, users_line_in_step
 from paceline.fit.predictions import of_all_ranks
@@ -155,17 +156,26 @@ class DividedStep:
             return None
         partitioner = Partitioner(StepMessages(replica.rank, group.size, replica.collectives))
         divided = self._words.unless_divided(lambda: self._divided(partitioner, traced, components))
+        by_own_rows = [] if divided is None else batch_statistics.layers_among(partitioner.operations(traced))
         # Ranks that feed rows of their own may have padded them to other lengths, and could not gather them.
         if divided is not None and coming and not self._batch.is_local:
             are_rows = [one.is_divided if one.tensors else None for one in components]
             verification = Verification(
-                partitioner, traced, divided, are_rows, self._names(), replica.collectives, group
+                partitioner,
+                traced,
+                divided,
+                are_rows,
+                self._names(),
+                replica.collectives,
+                group,
+                on_one_rank=bool(by_own_rows),
             )
             if not self._is_like_one_workers(verification, *coming):
                 divided = None
         self._is_rejected = divided is None
         if divided is not None and not self._traced:
             self._say_on_all_rows(partitioner.account, components, *coming)
+            batch_statistics.say(by_own_rows, self._strategy.world)
         return divided
 
     def _divided(self, partitioner: Partitioner, traced: Any, components: Sequence[_Component]) -> Any:

@@ -46,6 +46,7 @@ def _install(keras: ModuleType) -> None:
     from paceline.fit import (
         agreement,
         assignments,
+        batch_statistics,
         building,
         compat,
         divided_functions,
@@ -106,6 +107,7 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(trainer, "_aggregate_additional_loss", losses.aggregated)
     _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
     _replace_in_graphs(keras.layers.BatchNormalization, "call", assignments.averaged_statistics)
+    _replace_in_graphs(keras.layers.BatchNormalization, "call", batch_statistics.of_own_rows)
     _replace(keras.Layer, "add_weight", assignments.told_how_to_combine)
     for name in ("assign", "assign_add", "assign_sub"):
         _replace_in_graphs(keras.Variable, name, assignments.assigned)

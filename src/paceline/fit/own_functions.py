@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from paceline.comm.world import current_world
 from paceline.data.batch_rows import local_slice
-from paceline.fit import own_loops
+from paceline.fit import batch_statistics, own_loops
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.same_steps import compare_steps
 from paceline.fit.strategies import drop_in_strategy
@@ -99,7 +99,8 @@ class _OwnStep:
         self._num_calls = 0
         self._divided: dict[tuple[bool, ...], Any] = {}
         self._traced = traced
-        self._words = WholeStep(self._name, current_world())
+        self._world = current_world()
+        self._words = WholeStep(self._name, self._world)
 
     def called(self, inputs: list[Any], whole: Function) -> Any:
         """What the function returns for these inputs. Collective.
@@ -159,7 +160,10 @@ class _OwnStep:
             with as_one_worker(), traced_as_on_chief():
                 partitioner = Partitioner(StepMessages(group.rank, group.size, collectives))
                 divided = partitioner.divided(self._traced, is_rows, total if is_for_one_length else None)
-                return divided.get_concrete_function()
+                function = divided.get_concrete_function()
+            if not self._divided:
+                batch_statistics.say(batch_statistics.layers_among(partitioner.operations(self._traced)), self._world)
+            return function
 
         return self._words.unless_divided(divide)
 

@@ -66,6 +66,7 @@ class Verification:
         names: Of variables, by the identity of TensorFlow's.
         collectives: Of the ranks.
         group: The ranks.
+        on_one_rank: Whether the last rank computes all rows, because numbers depend on who has which.
     """
 
     def __init__(
@@ -77,12 +78,15 @@ class Verification:
         names: Mapping[int, str],
         collectives: GraphCollectives,
         group: Group,
+        *,
+        on_one_rank: bool = False,
     ) -> None:
         self._traced = traced
         self._divided = divided
         self._are_rows = are_rows
         self._collectives = collectives
         self._group = group
+        self._on_one_rank = on_one_rank
         self._operations = list(partitioner.operations(traced))
         self._draws = any(has_seed(op) for op in self._operations)
         by_handle = {id(each.handle): each for each in traced.graph.variables}
@@ -110,13 +114,18 @@ class Verification:
         leaves = tf.nest.flatten(batch)
         size = self._group.size
         if is_whole:
-            return self._on(leaves, counts, counts)
+            return self._on(leaves, counts, self._parts(sum(counts)) if self._on_one_rank else counts)
         few = rows_given(counts, 2 * size + 1)
-        verdict = self._on(leaves, few, uneven_parts(sum(few), size))
+        verdict = self._on(leaves, few, self._parts(sum(few)))
         if few == counts or verdict == Verdict(num_rows=verdict.num_rows):
             return verdict
-        on_all = self._on(leaves, counts, uneven_parts(sum(counts), size))
+        on_all = self._on(leaves, counts, self._parts(sum(counts)))
         return verdict if verdict.difference and on_all.unknown else on_all
+
+    def _parts(self, num_rows: int) -> list[int]:
+        """How many of so many rows each rank computes."""
+        size = self._group.size
+        return [0] * (size - 1) + [num_rows] if self._on_one_rank else uneven_parts(num_rows, size)
 
     def _on(self, leaves: Sequence[Any], given: Sequence[int], parts: Sequence[int]) -> Verdict:
         """The verdict on `given` first rows of each rank, of which each computes its part. Collective."""

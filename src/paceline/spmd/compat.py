@@ -28,6 +28,9 @@ for _name in ("_create_op_internal", "_get_function", "_add_function_recursive")
     if not hasattr(FuncGraph, _name):
         raise ImportError(f"Paceline does not know TensorFlow {tf.__version__}: FuncGraph has no {_name}")
 
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+"""The operations that call a function."""
+
 _NOT_COPIED = ("_class", "_output_shapes", "_xla_inferred_shapes")
 _graphs: dict[tuple[int, str], Any] = {}
 
@@ -69,6 +72,14 @@ def body(op: Any, name: str) -> Any:
     if key not in _graphs:
         _graphs[key] = function_def_to_graph(function.cached_definition)
     return _graphs[key]
+
+
+def implemented_by(op: Any) -> str:
+    """What the function that `op` calls says that it implements (`experimental_implements` of `tf.function`); or ""."""
+    if op.type not in CALLS:
+        return ""
+    definition = op.graph._get_function(op.get_attr("f").name).cached_definition
+    return str(definition.attr["_implements"].s.decode()) if "_implements" in definition.attr else ""
 
 
 def stacked(items: Any, element: Any, shape: Any) -> Any:

@@ -1,12 +1,15 @@
-"""A traced graph as one list of operations: calls of functions are written out, what nobody needs is left out."""
+"""A traced graph as one list of operations: calls of functions are written out, what nobody needs is left out.
+
+A call of a function that says what it implements, if a rule knows that, stays one operation.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from paceline.spmd import compat
-
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+from paceline.spmd.compat import CALLS
+from paceline.spmd.own_rows import NAME as SUM_OVER_OWN_ROWS
 
 
 class Ref:
@@ -80,7 +83,7 @@ def _write_out(graph: Any, refs: dict[int, Ref], before: frozenset[int], nodes: 
         if op.type == "Placeholder":
             ends[op] = before
             continue
-        if op.type in CALLS:
+        if op.type in CALLS and compat.implemented_by(op) != SUM_OVER_OWN_ROWS:
             body = compat.body(op, op.get_attr("f").name)
             inner = {id(inside): refs[id(outside)] for inside, outside in zip(body.inputs, op.inputs, strict=True)}
             ends[op] = _write_out(body, inner, before | waited, nodes)

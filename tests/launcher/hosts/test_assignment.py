@@ -33,6 +33,7 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
         drop_in=False,
         allow_independent=True,
         verify="strict",
+        batch_statistics="local",
         rank_variables=True,
         communication="ring",
         strict=True,

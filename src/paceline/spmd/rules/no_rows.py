@@ -41,6 +41,27 @@ def one_more_row(decision: Decision) -> Build:
     return build
 
 
+def of_known_shape(decision: Decision) -> Build:
+    """For operations that make a wrong shape of a tensor without a row: that which was told when the step was traced.
+
+    oneDNN's convolutions in float32 give their output the shape of the images. Sizes that were open stay as they are.
+    """
+    (spec,) = decision.outputs
+    assert spec.shard is not None
+    assert spec.dims is not None
+    dim, sizes = spec.shard.dim, [size.number for size in spec.dims]
+
+    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
+        (output,) = builder.copied(op, inputs)
+        now = tf.unstack(tf.shape(output))
+        told = [now[axis] if size is None else size for axis, size in enumerate(sizes)]
+        told[dim] = tf.shape(inputs[0])[dim]
+        # A zero that grappler does not see through: it takes away a change to a shape that it takes for the same.
+        return [tf.reshape(output, tf.stack(told) + tf.minimum(told[dim], 0))]
+
+    return build
+
+
 def _with_zeros(tensor: Any, dim: int) -> Any:
     paddings = [[0, 1 if axis == dim else 0] for axis in range(tensor.shape.rank)]
     return tf.pad(tensor, paddings)

@@ -76,8 +76,8 @@ def _bias_gradient(op: Operation, specs: Sequence[Spec]) -> str:
 TABLE: dict[str, Rule] = {
     **rules("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3", MapOfFactors(_matrix_product)),
     "Einsum": MapOfFactors(_einsum),
-    **rules("Conv2D Conv3D", _images("*HC, +R Ci D -> *OD")),
-    "DepthwiseConv2dNative": _images("*HC, +R Ci M -> *OD"),
+    **rules("Conv2D Conv3D", _images("*HC, +R Ci D -> *OD", no_rows.of_known_shape)),
+    "DepthwiseConv2dNative": _images("*HC, +R Ci M -> *OD", no_rows.of_known_shape),
     **rules("Conv2DBackpropInput Conv3DBackpropInputV2", _images("[*HC], +R Ci D, *OD -> *HC")),
     "DepthwiseConv2dNativeBackpropInput": _images("[*HC], +R Ci M, *OD -> *HC"),
     **rules("Conv2DBackpropFilter Conv3DBackpropFilterV2", _images("*HC, Z, *OD -> +R Ci D")),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import R, Spec, known_content, new_dims
-from paceline.spmd.rules import effects, entrywise, lists, moves, products, randoms, reductions, shapes
+from paceline.spmd.rules import effects, entrywise, lists, moves, own_rows, products, randoms, reductions, shapes
 from paceline.spmd.rules.registered import REGISTERED
 from paceline.spmd.rules.rule import Rule
 
@@ -21,10 +21,15 @@ RULES: dict[str, Rule] = {
 }
 """Types of operations, and their rules. What is not here gets whole tensors; of effects see `effects.py`."""
 
+_BESIDE = (effects.rule_of, own_rows.rule_of)
+"""Rules of operations that their types alone do not tell."""
+
 
 def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
     """How `op` runs on a rank: as its rule says, else on whole tensors."""
-    rule = REGISTERED.get(op.type) or RULES.get(op.type) or effects.rule_of(op)
+    rule = (
+        REGISTERED.get(op.type) or RULES.get(op.type) or next(filter(None, (rule_of(op) for rule_of in _BESIDE)), None)
+    )
     decision = lists.of_lists(op, specs) if any(spec.element is not None for spec in specs) else None
     inputs = zip(op.inputs, specs, strict=True)
     from_elsewhere = any(like.dtype.name == "variant" and spec.element is None for like, spec in inputs)
