@@ -183,9 +183,7 @@ class World:
         try:
             yield
         finally:
-            self.batch_statistics = read_variables(JobOptions, os.environ, "batch_statistics").batch_statistics
-        """By what BatchNormalization in a divided step normalizes: "exact" or "local"."""
-        self.solo_training_allowed = before
+            self.solo_training_allowed = before
 
     def tell(self, message: Message) -> None:
         """Tells the agent, if there is one that can be told."""
