@@ -59,8 +59,12 @@ class Operation:
         if isinstance(value, str):
             return tf.as_dtype(value) if name in _TYPES or name.endswith(("type", "Type")) else value.encode()
         if name == "shape" and isinstance(value, tuple):
-            return tf.TensorShape([None if size == -1 else size for size in value]).as_proto()
-        return value
+            return _proto(value)
+        return [_proto(shape) for shape in value] if name == "dense_shapes" else value
+
+
+def _proto(shape: tuple[int, ...]) -> Any:
+    return tf.TensorShape([None if size == -1 else size for size in shape]).as_proto()
 
 
 _TYPES = ("T", "Tidx", "SrcT", "DstT", "dtype", "element_dtype")
