@@ -19,7 +19,7 @@ from paceline.spmd.building import Builder
 from paceline.spmd.contents import of_numbers
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Decision, Rebuilt
 from paceline.spmd.placements import Open, P, Partial, R, Replicated, Sharded, Spec
-from paceline.spmd.rules.table import decided
+from paceline.spmd.rules.table import decided, is_exact
 from paceline.spmd.sizes import ROWS, Size, Symbol
 
 ALL_ROWS, OTHER_ROWS = 5, 7
@@ -243,7 +243,15 @@ def _check_division(
         else:
             whole = mine[0]
         largest = max((float(np.max(np.abs(part), initial=0)) for part in mine if part.dtype.kind in "fc"), default=0.0)
-        _assert_same(whole, _array(value.content), largest, f"{told}, output {index} with {counts} rows")
+        told_of = f"{told}, output {index} with {counts} rows"
+        _assert_same(whole, _array(value.content), largest, told_of)
+        has_addends = any(isinstance(each, Partial) for each in (*decision.needs, spec.placement))
+        if is_exact(op) and not has_addends and not np.array_equal(whole, _array(value.content), _has_nan(whole)):
+            raise Wrong(f"{told_of}: not the same numbers")
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    return array.dtype.kind in "fc" and bool(np.isnan(array).any())
 
 
 def _array(content: Any) -> np.ndarray:

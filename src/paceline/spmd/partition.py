@@ -25,7 +25,7 @@ from paceline.spmd.messages import Messages
 from paceline.spmd.placements import Placement, R, Sharded, Spec, new_dims
 from paceline.spmd.planning import Branches, Loop, Outline, Plan, Planner
 from paceline.spmd.programs import Node, Program, Ref, without_data
-from paceline.spmd.sizes import ROWS, Size, rows_are
+from paceline.spmd.sizes import ROWS, Size, Symbol, rows_are
 
 
 class Partitioner:
@@ -49,36 +49,59 @@ class Partitioner:
             num_rows: How many rows the batches have for which it was traced, at least 2; None: any number.
             outputs: What this rank is to have of them.
         """
-        graph = traced.graph
-        program = self._planner.program(graph)
-        num_inputs = len(graph.inputs) - len(graph.captures)
 
         def step(total: Any, first: Any, *own: Any) -> list[Any]:
-            with rows_are(num_rows):
-                return build(total, first, own)
-
-        def build(total: Any, first: Any, own: Sequence[Any]) -> list[Any]:
             count = next(
                 (tf.shape(t, out_type=tf.int64)[0] for t, divided in zip(own, rows, strict=True) if divided), total
             )
-            builder = Builder(self._messages, {ROWS: total, OWN_ROWS: count, FIRST_ROW: first})
-            values = []
-            for placeholder, tensor, divided in zip(graph.inputs[:num_inputs], own, rows, strict=True):
-                spec = _input_spec(placeholder, divided)
-                builder.learn(spec, tensor)
-                values.append(Value(spec, tensor))
-            for outside, inside in graph.captures:
-                values.append(Value(_input_spec(inside, False), compat.current_graph().capture(outside)))
-            made = self._run(builder, program, values)
-            return self._in_way(builder, made, [outputs] * len(made))
+            with rows_are(num_rows):
+                return self._built(traced, rows, {ROWS: total, OWN_ROWS: count, FIRST_ROW: first}, own, outputs)
 
+        graph = traced.graph
         signature = [tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int64)]
-        for placeholder, divided in zip(graph.inputs[:num_inputs], rows, strict=True):
+        for placeholder, divided in zip(graph.inputs[: len(rows)], rows, strict=True):
             shape = placeholder.shape.as_list() if placeholder.shape.rank is not None else None
             if divided:
                 shape = [None, *(shape or [])[1:]]
             signature.append(tf.TensorSpec(shape, placeholder.dtype))
         return tf.function(step, autograph=False, input_signature=signature)
+
+    def built(self, traced: Any, rows: Sequence[bool], num_rows: int, own: range, given: Sequence[Any]) -> list[Any]:
+        """Builds into the current graph what `traced` makes of a batch of which each rank has the same rows each time.
+
+        Args:
+            traced: A concrete function, traced for a whole batch.
+            rows: For each of its flat inputs, whether its first dimension is the rows of the batch.
+            num_rows: How many rows the batches have, at least 2.
+            own: The numbers of this rank's rows in each batch.
+            given: This rank's inputs.
+
+        Returns:
+            Own rows of the outputs. All sizes are numbers in the graph, as TensorFlow rewrites graphs by them.
+        """
+        with rows_are(num_rows):
+            sizes = {ROWS: num_rows, OWN_ROWS: len(own), FIRST_ROW: own.start}
+            return self._built(traced, rows, sizes, given, Sharded(0))
+
+    def _built(
+        self,
+        traced: Any,
+        rows: Sequence[bool],
+        sizes: dict[Symbol, Any],
+        given: Sequence[Any],
+        outputs: Placement,
+    ) -> list[Any]:
+        graph = traced.graph
+        builder = Builder(self._messages, sizes)
+        values = []
+        for placeholder, tensor, divided in zip(graph.inputs[: len(rows)], given, rows, strict=True):
+            spec = _input_spec(placeholder, divided)
+            builder.learn(spec, tensor)
+            values.append(Value(spec, tensor))
+        for outside, inside in graph.captures:
+            values.append(Value(_input_spec(inside, False), compat.current_graph().capture(outside)))
+        made = self._run(builder, self._planner.program(graph), values)
+        return self._in_way(builder, made, [outputs] * len(made))
 
     def outline(self, traced: Any, rows: Sequence[bool], num_rows: int | None = None) -> Outline:
         """What would become of the operations of a function; its arguments are those of `divided`. Builds nothing."""
