@@ -1,5 +1,6 @@
 """Maps put together at random: where they are said to be row by row, own rows have the bits of one worker's batch."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ _WIDTH = 3
 
 
 def _as_wide(x: Any) -> Any:
-    return tf.reshape(x, [tf.shape(x)[0], -1])[:, :_WIDTH]
+    return tf.reshape(x, [tf.shape(x)[0], math.prod(x.shape[1:])])[:, :_WIDTH]
 
 
 def _whole_numbers(x: Any) -> Any:

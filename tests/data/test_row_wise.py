@@ -46,7 +46,7 @@ def _numbers(batch: int = 4, *, drops: bool = False) -> Any:
         lambda x: tf.reshape(tf.reshape(x, [-1]) * 2, tf.shape(x)),
         lambda x: tf.reduce_sum(x, axis=1),
         lambda x: tf.matmul(x, tf.constant([[1, 2], [3, 4], [5, 6]])),
-        lambda x: tf.fill([tf.shape(x)[0]], 2.0),
+        lambda x: x * tf.fill([tf.shape(x)[0], 1], 2),
         lambda x: tf.split(tf.gather(x, [2, 0, 1, 1], axis=1), 2, axis=1),
         lambda x: tf.function(lambda y: tf.clip_by_value(y, 1, 4))(x),
         lambda x: tf.gather(x, tf.argmax(x, 1), axis=1, batch_dims=1),
@@ -99,6 +99,8 @@ def _assert_divided(make: Callable[[], Any], *, drops: bool) -> None:
         lambda x: tf.map_fn(lambda row: row * 2, x),
         lambda x: tf.cond(tf.reduce_any(x > 3), lambda: x, lambda: -x),
         lambda x: tf.numpy_function(lambda y: y, [x], tf.int32),
+        lambda x: x + tf.ensure_shape(tf.numpy_function(lambda: np.int32(1), [], tf.int32, stateful=False), []),
+        lambda x: tf.pad(x, [[0, 0], [1, 1]], "REFLECT"),  # TensorFlow refuses to do so without rows
         lambda x: tf.io.decode_raw(tf.strings.as_string(x), tf.uint8),  # without rows it says nothing of their length
     ],
 )
