@@ -42,13 +42,25 @@ def _numbers(batch: int = 4, *, drops: bool = False) -> Any:
         lambda x: tf.transpose(tf.reshape(x, [-1, 3, 1]), [0, 2, 1]),
         lambda x: tf.concat([x[:, 1:], x[..., :1], x[:, tf.newaxis, 0]], axis=1),
         lambda x: tf.stack([x, x[:, ::-1]], axis=-1),
+        lambda x: tf.reshape(tf.pad(x, [[0, 0], [1, 0]]), [tf.shape(x)[0], 2, -1]),
+        lambda x: tf.reshape(tf.reshape(x, [-1]) * 2, tf.shape(x)),
+        lambda x: tf.reduce_sum(x, axis=1),
+        lambda x: tf.matmul(x, tf.constant([[1, 2], [3, 4], [5, 6]])),
+        lambda x: x * tf.fill([tf.shape(x)[0], 1], 2),
+        lambda x: tf.split(tf.gather(x, [2, 0, 1, 1], axis=1), 2, axis=1),
+        lambda x: tf.function(lambda y: tf.clip_by_value(y, 1, 4))(x),
+        lambda x: tf.gather(x, tf.argmax(x, 1), axis=1, batch_dims=1),
+        lambda x: tf.strings.to_number(tf.strings.regex_replace(tf.strings.as_string(x), "1", "2")),
+        lambda x: tf.tile(x[:, tf.newaxis], [1, 2, 1]),
     ],
 )
 @pytest.mark.parametrize("drops", [False, True])
 def test_row_by_row(function: Callable[[Any], Any], drops: bool) -> None:
-    def make() -> Any:
-        return _numbers(5, drops=drops).map(function)
+    _assert_divided(lambda: _numbers(5, drops=drops).map(function), drops=drops)
 
+
+def _assert_divided(make: Callable[[], Any], *, drops: bool) -> None:
+    """That each of two ranks maps its own of five rows only, and that they have the batches of one worker."""
     mapped = make()
     assert is_row_wise(mapped)
     whole = [tf.nest.flatten(batch) for batch in mapped]
@@ -80,6 +92,15 @@ def test_row_by_row(function: Callable[[Any], Any], drops: bool) -> None:
         lambda x: tf.random.shuffle(x),
         lambda x: tf.cast(x, tf.float32) + tf.random.uniform([3]),
         lambda x: tf.cumsum(x),
+        lambda x: tf.cast(x, tf.float32) + tf.random.stateless_uniform(tf.shape(x), [1, 2]),
+        lambda x: tf.reduce_sum(tf.cast(x, tf.float32), axis=1),
+        lambda x: x + tf.shape(x)[0],
+        lambda x: x + tf.range(tf.shape(x)[0])[:, tf.newaxis],
+        lambda x: tf.map_fn(lambda row: row * 2, x),
+        lambda x: tf.cond(tf.reduce_any(x > 3), lambda: x, lambda: -x),
+        lambda x: tf.numpy_function(lambda y: y, [x], tf.int32),
+        lambda x: x + tf.ensure_shape(tf.numpy_function(lambda: np.int32(1), [], tf.int32, stateful=False), []),
+        lambda x: tf.pad(x, [[0, 0], [1, 1]], "REFLECT"),  # TensorFlow refuses to do so without rows
         lambda x: tf.io.decode_raw(tf.strings.as_string(x), tf.uint8),  # without rows it says nothing of their length
     ],
 )
@@ -94,10 +115,24 @@ def test_not_row_by_row_as_far_as_is_known(function: Callable[[Any], Any]) -> No
         lambda x: x + tf.ones_like(x),
         lambda x: tf.reshape(x, [5, 3]),
         lambda x: (x, tf.ones([5])),
+        lambda x: x + tf.range(tf.shape(x)[0])[:, tf.newaxis],
+        lambda x: x * 10 // tf.shape(x)[0],
         paceline.data.element_wise(lambda x: x * 2),
     ],
 )
-def test_a_number_of_rows_that_is_part_of_the_graph_stays(function: Callable[[Any], Any]) -> None:
+def test_a_number_of_rows_that_is_part_of_the_graph_becomes_that_of_own_rows(function: Callable[[Any], Any]) -> None:
+    _assert_divided(lambda: _numbers(5, drops=True).map(function), drops=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tf.reverse(x, [0]),
+        lambda x: (x, tf.ones([4])),
+        paceline.data.element_wise(lambda x: x - tf.reduce_min(x)),
+    ],
+)
+def test_batches_of_one_length_that_need_all_rows_stay(function: Callable[[Any], Any]) -> None:
     assert not is_row_wise(_numbers(5, drops=True).map(function))
 
 

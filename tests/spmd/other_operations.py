@@ -25,6 +25,18 @@ class _Step(TracedStep):
 
 _RNG = np.random.default_rng(1)
 _N = max(ROWS)
+
+
+def _record(number: int) -> bytes:
+    lists = {
+        "pair": tf.train.Feature(float_list=tf.train.FloatList(value=[number, number / 3])),
+        "name": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"n%d" % number])),
+    }
+    feature = {**lists, "odd": tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))}
+    features = tf.train.Features(feature=feature if number % 2 else lists)
+    return bytes(tf.train.Example(features=features).SerializeToString())
+
+
 REALS = _RNG.uniform(-0.9, 0.9, (_N, 4))
 POSITIVE = _RNG.uniform(1.1, 3.0, (_N, 4))
 OTHERS = _RNG.uniform(0.2, 0.8, (_N, 4))
@@ -33,6 +45,7 @@ COMPLEX = REALS + 1j * OTHERS
 SQUARES = np.stack([np.eye(3) * 2 + 0.1 * _RNG.standard_normal((3, 3)) for _ in range(_N)])
 DEFINITE = SQUARES @ SQUARES.transpose(0, 2, 1)
 IMAGES = _RNG.uniform(0, 1, (_N, 8, 8, 3)).astype(np.float32)
+RECORDS = np.array([_record(number) for number in range(_N)], dtype=object)
 WORDS = np.array([[f" Word{i}x{j} " for j in range(2)] for i in range(_N)], dtype=object)
 NUMERALS = np.array([[f"{i}.5"] for i in range(_N)], dtype=object)
 
@@ -167,6 +180,17 @@ def _texts(words: Any, numerals: Any) -> list[Any]:
     ]
 
 
+def _parsed(records: Any) -> list[Any]:
+    fixed = {
+        "pair": tf.io.FixedLenFeature([2, 1], tf.float32),
+        "name": tf.io.FixedLenFeature([], tf.string),
+        "odd": tf.io.FixedLenFeature([], tf.int64, -1),
+    }
+    of_any_length = {"pair": tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)}
+    made = [tf.io.parse_example(records, features) for features in (fixed, of_any_length)]
+    return [tensor for one in made for tensor in one.values()]
+
+
 def _random(x: Any) -> list[Any]:
     shape = tf.shape(x)
     key, counter = tf.constant([3], tf.uint64), tf.constant([1, 2], tf.uint64)
@@ -215,6 +239,7 @@ _STEPS: tuple[tuple[str, Callable[..., list[Any]], tuple[np.ndarray, ...]], ...]
     ("volumes", _volumes, (IMAGES,)),
     ("convolutions", _convolutions, (IMAGES,)),
     ("texts", _texts, (WORDS, NUMERALS)),
+    ("records", _parsed, (RECORDS,)),
     ("random", _random, (REALS,)),
     ("states", _states(), (WHOLE,)),
 )

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.data import compat
+from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.index_source import Source, source_of, with_reading
-from paceline.data.own_rows import called, packing
-from paceline.data.row_wise import is_row_wise
+from paceline.data.own_rows import packing
+from paceline.data.row_wise import fixed_rows, is_row_wise, rows_of_map
 from paceline.data.stages import Whole, in_order_of, is_order
 from paceline.data.staying_maps import MAPS, name_of_map
 
@@ -85,7 +86,7 @@ def own_rows_by_index(division: IndexDivision, rank: int, size: int, log: Finger
 
     def behind(flat: list[Any]) -> Any:  # one stage costs less than several
         for one in maps:
-            flat = called(one, 0, flat)
+            flat = rows_of_map(one, range(*local_slice(fixed_rows(one) or 0, rank, size)), flat)
         return packing(spec, None)(*flat)
 
     if [compat.kind_of(one) for one in order] in ([], ["Repeat"]):

@@ -19,7 +19,7 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.row_wise import for_any_rows, has_fixed_rows
+from paceline.data.row_wise import rows_of_map
 from paceline.data.stages import Division, ReadAhead, in_order_of
 
 
@@ -66,16 +66,16 @@ def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | Non
     if division.rows is not None:
         own = _mapped(own.unbatch(), division)
         own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
-    return _behind_batch(own, division, end - first if given["drop_remainder"] else None)
+    return _behind_batch(own, division, range(first, end), end - first if given["drop_remainder"] else None)
 
 
-def _behind_batch(own: Any, division: Division, static_rows: int | None) -> Any:
+def _behind_batch(own: Any, division: Division, rows: range, static_rows: int | None) -> Any:
     spec = division.batch.element_spec
     for one in division.batch_steps:
         if compat.kind_of(one) == "Prefetch":
             own = own.prefetch(compat.read_ahead_of(one))
         else:
-            own = own.map(_calling(one, 0, is_behind_batch=True), **in_order(compat.options_of_map(one)))
+            own = own.map(_calling_on_rows(one, rows), **in_order(compat.options_of_map(one)))
             spec = one.element_spec
     return own.map(packing(spec, static_rows))
 
@@ -90,7 +90,7 @@ def _first_row_mapped(division: Division, flat: list[Any]) -> list[Any]:
             row = called(step.dataset, step.first, row)
         row = [tensor[tf.newaxis] for tensor in row]
     for one in division.batch_steps:
-        row = row if compat.kind_of(one) == "Prefetch" else called(one, 0, row, is_behind_batch=True)
+        row = row if compat.kind_of(one) == "Prefetch" else rows_of_map(one, range(1), row)
     return row
 
 
@@ -108,19 +108,25 @@ def in_order(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "deterministic": True} if "deterministic" in options else options
 
 
-def called(one: Any, at: int, flat: list[Any], *, is_behind_batch: bool = False) -> list[Any]:
-    """The tensors of a row, or batch, of which the traced function of a map has replaced its arguments, from `at`."""
-    if is_behind_batch and has_fixed_rows(one):
-        return for_any_rows(one, flat)
+def called(one: Any, at: int, flat: list[Any]) -> list[Any]:
+    """The tensors of a row of which the traced function of a map has replaced its arguments, from `at`."""
     function = compat.traced_function_of(one)
     end = at + len(function.inputs) - len(function.captured_inputs)
     return [*flat[:at], *function(*flat[at:end]), *flat[end:]]
 
 
-def _calling(one: Any, at: int, *, is_behind_batch: bool = False) -> Any:
+def _calling(one: Any, at: int) -> Any:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def call(*flat: Any) -> Any:
-        return tuple(called(one, at, list(flat), is_behind_batch=is_behind_batch))
+        return tuple(called(one, at, list(flat)))
+
+    return call
+
+
+def _calling_on_rows(one: Any, rows: range) -> Any:
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def call(*flat: Any) -> Any:
+        return tuple(rows_of_map(one, rows, list(flat)))
 
     return call
 

@@ -1,7 +1,8 @@
 """`parse` of one record, as a function of the records of a batch: one call of each operation for all, or one for each.
 
-One for all takes a third of the time. It gives the same bits where each operation rounds each number by itself
-(`row_wise.py`) or rounds none, and where all shapes are known: a row needs no other shape than its neighbours then.
+One for all takes a third of the time. It gives the same bits where each operation rounds each number by itself, or
+rounds none (`spmd/rules/table.py`), and where all shapes are known: a row needs no other shape than its neighbours
+then.
 """
 
 import inspect
@@ -13,17 +14,10 @@ import tensorflow as tf
 from paceline.data.compat import is_vectorised
 from paceline.data.fingerprint import DRAWS
 from paceline.data.python_faults import keeps_fault
-from paceline.data.row_wise import ROUNDS_EACH_NUMBER_ALONE
+from paceline.spmd.rules.table import EXACT
 
 _Function = Callable[..., list[Any]]
 
-# fmt: off
-_ROUNDS_NOTHING = frozenset([
-    "ArgMax", "ConcatV2", "DecodeRaw", "EnsureShape", "ExpandDims", "GatherV2", "OneHot", "Pack",
-    "Pad", "PadV2", "ParseExampleV2", "Reshape", "ReverseV2", "Select", "SelectV2", "Slice", "Split",
-    "SplitV", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unpack",
-])
-# fmt: on
 _OF_NO_ROW = frozenset(["Const", "NoOp", "Placeholder"])
 _FIXES_SHAPE = frozenset(["EnsureShape", "Reshape"])
 
@@ -76,7 +70,7 @@ def _is_same_for_all(traced: Any) -> bool:
         return False
     for operation in traced.graph.get_operations():
         kind = operation.type
-        if kind not in _OF_NO_ROW and not (kind in ROUNDS_EACH_NUMBER_ALONE | _ROUNDS_NOTHING and is_vectorised(kind)):
+        if kind not in _OF_NO_ROW and not (kind in EXACT and is_vectorised(kind)):
             return False
         for tensor in operation.outputs:
             readers = tensor.consumers()

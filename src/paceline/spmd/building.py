@@ -52,7 +52,7 @@ class Builder:
 
     Args:
         messages: The ranks.
-        sizes: A tensor of int64 without dimensions for each symbol that is known from the start.
+        sizes: A tensor of int64 without dimensions, or a number, for each symbol that is known from the start.
         outer: The builder of the graph around this one.
     """
 
@@ -107,12 +107,11 @@ class Builder:
 
     def content(self, content: np.ndarray, dtype: Any, original: Any = None) -> Any:
         """A tensor with this content; where an entry is unknown, that of the original tensor."""
-        entries = content.reshape(-1)
-        numbers = [entry.number for entry in entries]
-        if None not in numbers:
-            return tf.constant(np.array(numbers, dtype=np.int64).reshape(content.shape), dtype)
-        flat: Any = None if all(entry.known for entry in entries) else tf.reshape(original, [-1])
-        tensors = [tf.cast(self.size(entry) if entry.known else flat[at], dtype) for at, entry in enumerate(entries)]
+        sizes = [self.size(entry) if entry.known else None for entry in content.reshape(-1)]
+        if all(isinstance(size, int) for size in sizes):
+            return tf.constant(np.array(sizes, dtype=np.int64).reshape(content.shape), dtype)
+        flat: Any = None if all(entry.known for entry in content.reshape(-1)) else tf.reshape(original, [-1])
+        tensors = [tf.cast(flat[at] if size is None else size, dtype) for at, size in enumerate(sizes)]
         return tf.reshape(tf.stack(tensors), content.shape)
 
     def mean(self, op: Operation, inputs: list[Any], count: Size) -> Any:

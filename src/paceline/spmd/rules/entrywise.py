@@ -1,4 +1,10 @@
-"""Operations that compute each entry from the entries at the same place."""
+"""Operations that compute each entry from the entries at the same place.
+
+Kernels work on several entries at once, and on the rest of a tensor one by one. Where both round each number by itself
+(sums, products, quotients, roots, casts), own rows are bit by bit those of one worker: these operations are `EXACT`.
+Functions that are approximated (`Exp`, `Tanh`) may have another last bit in the rest, so it depends on how many rows
+there are.
+"""
 
 from collections.abc import Sequence
 
@@ -48,38 +54,66 @@ def _found(op: Operation, specs: Sequence[Spec]) -> str | None:
     return ", ..., -> ..." if op.outputs[0].shape.rank == specs[1].rank else None
 
 
-TABLE: dict[str, Rule] = {
+def _parsed(op: Operation, specs: Sequence[Spec]) -> str | None:
+    """A row for each record, of features of fixed length; others are as long as the longest one of the batch."""
+    defaults = specs[5:]  # behind records, their names, and the names of sparse, dense and ragged features
+    sizes = [list(shape.dim) for shape in op.get_attr("dense_shapes")]
+    if len(op.outputs) != len(defaults) or any(one.size < 0 for each in sizes for one in each):
+        return None
+    inputs = [" ".join(f"Z{axis}" for axis in range(spec.rank or 0)) for spec in defaults]
+    outputs = [" ".join(["n", *(f"D{axis}" for axis in range(len(each)))]) for each in sizes]
+    return f"{', '.join(['n', 'N', 'S', 'D', 'R', *inputs])} -> {', '.join(outputs)}"
+
+
+_ONE, _TWO, _THREE = "... -> ...", "..., ... -> ...", "..., ..., ... -> ..."
+
+_ROUNDED_ALONE: dict[str, Rule] = {
     **rules(
-        """Abs Acos Acosh Asin Asinh Atan Atanh AsString BesselI0e BesselI1e Bitcast Bucketize Ceil ComplexAbs Cos
-        Cosh Digamma Elu Erf Erfc Erfinv Exp Expm1 Floor Inv Invert IsFinite IsInf IsNan LeakyRelu Lgamma
-        Log Log1p LogicalNot Ndtri Reciprocal RegexReplace RegexFullMatch StaticRegexReplace StaticRegexFullMatch Relu
-        Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square StringLength StringLower
-        StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper Tan
-        Tanh Angle""",
-        MapOfFactors(_text := "... -> ..."),
+        """Abs AsString Bitcast Bucketize Ceil Floor Invert IsFinite IsInf IsNan LogicalNot RegexReplace RegexFullMatch
+        StaticRegexReplace StaticRegexFullMatch Relu Relu6 Rint Round Sign Sqrt Square StringLength StringLower
+        StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper
+        Cast""",
+        MapOfFactors(_ONE),
     ),
     **rules(
         "Neg Identity Snapshot StopGradient PreventGradient CheckNumerics Conj Real Imag DeepCopy",
-        MapOfFactors(_text, linear=((0,),)),
+        MapOfFactors(_ONE, linear=((0,),)),
     ),
-    "Cast": MapOfFactors(_text),
     **rules("ZerosLike OnesLike", _same_everywhere),
     **rules(
-        """Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex Div Equal FloorDiv FloorMod Greater GreaterEqual
-        Igamma Igammac LeftShift Less LessEqual LogicalAnd LogicalOr Maximum Minimum Mod NextAfter NotEqual Polygamma
-        Pow RightShift SquaredDifference TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta EluGrad InvGrad LeakyReluGrad
-        ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad SoftsignGrad SqrtGrad TanhGrad""",
-        MapOfFactors(_two := "..., ... -> ..."),
+        """BitwiseAnd BitwiseOr BitwiseXor Complex Div Equal FloorDiv FloorMod Greater GreaterEqual LeftShift Less
+        LessEqual LogicalAnd LogicalOr Maximum Minimum NotEqual RightShift SquaredDifference ReluGrad Relu6Grad""",
+        MapOfFactors(_TWO),
     ),
-    **rules("Add AddV2 Sub", MapOfFactors(_two, linear=((0, 1),))),
-    **rules("Mul", MapOfFactors(_two, linear=((0,), (1,)))),
-    **rules("RealDiv DivNoNan MulNoNan", MapOfFactors(_two, linear=((0,),))),
-    "ClipByValue": MapOfFactors("..., ..., ... -> ..."),
-    "Betainc": MapOfFactors("..., ..., ... -> ..."),
-    "SelectV2": MapOfFactors("..., ..., ... -> ...", linear=((1, 2),)),
+    **rules("Add AddV2 Sub", MapOfFactors(_TWO, linear=((0, 1),))),
+    "Mul": MapOfFactors(_TWO, linear=((0,), (1,))),
+    **rules("RealDiv DivNoNan MulNoNan", MapOfFactors(_TWO, linear=((0,),))),
+    "ClipByValue": MapOfFactors(_THREE),
+    "SelectV2": MapOfFactors(_THREE, linear=((1, 2),)),
     "Select": _select,
     "AddN": _sum_of_many,
     "IdentityN": _each_alone,
     "EnsureShape": _ensured,
     "LookupTableFindV2": MapOfFactors(_found),
+    "ParseExampleV2": MapOfFactors(_parsed),
+}
+
+EXACT = frozenset(_ROUNDED_ALONE)
+"""Types of operations whose numbers do not depend, bit for bit, on how many are worked on together."""
+
+TABLE: dict[str, Rule] = {
+    **_ROUNDED_ALONE,
+    **rules(
+        """Acos Acosh Angle Asin Asinh Atan Atanh BesselI0e BesselI1e ComplexAbs Cos Cosh Digamma Elu Erf Erfc Erfinv
+        Exp Expm1 Inv LeakyRelu Lgamma Log Log1p Ndtri Reciprocal Rsqrt Selu Sigmoid Sin Sinh Softplus Softsign Tan
+        Tanh""",
+        MapOfFactors(_ONE),
+    ),
+    **rules(
+        """Atan2 Igamma Igammac Mod NextAfter Polygamma Pow TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta EluGrad
+        InvGrad LeakyReluGrad ReciprocalGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad SoftsignGrad SqrtGrad
+        TanhGrad""",
+        MapOfFactors(_TWO),
+    ),
+    "Betainc": MapOfFactors(_THREE),
 }

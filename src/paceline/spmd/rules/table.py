@@ -25,6 +25,30 @@ _BESIDE = (effects.rule_of, own_rows.rule_of)
 """Rules of operations that their types alone do not tell."""
 
 
+EXACT = frozenset(
+    [
+        *entrywise.EXACT,
+        *(moves.TABLE.keys() - {"MirrorPadGrad", "ScatterNd", "UnsortedSegmentSum"}),  # which add
+        *shapes.TABLE,
+        *("ArgMax", "ArgMin", "DepthToSpace", "ResizeNearestNeighbor", "SpaceToDepth"),
+        "DecodeRaw",  # has no rule: what it makes of no row does not say how long a row is
+    ]
+)
+"""Types of operations that copy numbers, or round each by itself: the same bits, however many rows there are."""
+
+
+def is_exact(op: Operation) -> bool:
+    """Whether the numbers of some rows are bit for bit those of the same rows among others, where a rule keeps rows.
+
+    So are whole numbers and text, which nothing rounds. A product of complex numbers has several roundings, which
+    kernels may put together.
+    """
+    types = [each.dtype for each in (*op.inputs, *op.outputs)]
+    if any(dtype.is_complex for dtype in types):
+        return False
+    return op.type in EXACT or not any(dtype.is_floating for dtype in types)
+
+
 def decided(op: Operation, specs: Sequence[Spec]) -> Decision:
     """How `op` runs on a rank: as its rule says, else on whole tensors."""
     rule = (
