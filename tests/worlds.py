@@ -37,6 +37,9 @@ _OUTPUT_SECONDS = 60.0
 _END_SECONDS = 60.0
 _PAUSE_SECONDS = 0.02
 
+_MOST_CASES = 50
+"""After so many a world makes room: what Keras and TensorFlow keep of each case adds up to gigabytes a process."""
+
 lasting: set[int] = set()
 """The processes of this one's worlds: they outlive the test that started them (`conftest.py`)."""
 
@@ -100,6 +103,8 @@ class Worlds:
 
     def _of(self, kind: str, num_workers: int = 0) -> "World":
         world = self._running.get(kind)
+        if world is not None and not world.has_ended and world.num_cases >= _MOST_CASES:
+            world.close()
         if world is None or world.has_ended:
             # A step that cannot be divided is a defect, which `auto` would only report.
             world = self._running[kind] = World(
@@ -192,6 +197,11 @@ class World:
             if "told" not in answer
         ]
         raise AssertionError("\n".join([f"{name} failed", *failures, "--- output", output]))
+
+    @property
+    def num_cases(self) -> int:
+        """How many cases it has been asked for."""
+        return self._number
 
     def close(self) -> None:
         """Lets its ranks leave in order; within a case, as after Ctrl-C, ends them. Idempotent."""
