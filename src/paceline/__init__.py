@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from paceline.ranks import rank as rank
     from paceline.ranks import scale_learning_rate as scale_learning_rate
     from paceline.ranks import world_size as world_size
-    from paceline.spmd.rules.registered import register_rule as register_rule
+    from paceline.spmd.rules.rule import register_rule as register_rule
     from paceline.strategy.mirrored import MirroredStrategy as MirroredStrategy
     from paceline.strategy.mirrored import OneDeviceStrategy as OneDeviceStrategy
     from paceline.strategy.multi_worker_mirrored import (
@@ -49,7 +49,7 @@ _HOMES = {
     "once": "paceline.fit.files.once",
     "once_per_host": "paceline.fit.files.once",
     "rank": "paceline.ranks",
-    "register_rule": "paceline.spmd.rules.registered",
+    "register_rule": "paceline.spmd.rules.rule",
     "scale_learning_rate": "paceline.ranks",
     "world_size": "paceline.ranks",
     "LearningRateWarmup": "paceline.fit.warmup",

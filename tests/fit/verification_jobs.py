@@ -100,7 +100,7 @@ def _broken(fault: str) -> Iterator[None]:
         return
     if fault == "rule of the script":
         import paceline
-        from paceline.spmd.rules.registered import REGISTERED
+        from paceline.spmd.rules.rule import REGISTERED
 
         paceline.register_rule("Cumsum", "... , -> ...")
         try:

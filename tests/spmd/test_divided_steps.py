@@ -10,6 +10,8 @@ import tensorflow as tf
 from keras import layers, ops
 from tests.spmd.ranks import Step, assert_as_one_worker
 
+pytestmark = pytest.mark.usefixtures("in_double_precision")
+
 _RNG = np.random.default_rng(0)
 ROWS = 7
 FEATURES = _RNG.standard_normal((ROWS, 6))
@@ -22,16 +24,6 @@ POINTS = _RNG.random((ROWS, 3))
 YES_OR_NO = _RNG.integers(0, 2, (ROWS, 1)).astype("float64")
 
 DIVISIONS = (pytest.param((4, 3), marks=pytest.mark.proof), (2, 5, 0))
-
-
-@pytest.fixture(autouse=True)
-def _in_double_precision() -> Any:
-    before = keras.config.floatx(), keras.config.dtype_policy()
-    keras.config.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")
-    yield
-    keras.config.set_floatx(before[0])
-    keras.config.set_dtype_policy(before[1])
 
 
 def _step(

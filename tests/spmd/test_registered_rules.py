@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.spmd.ranks import Step, assert_as_one_worker
 
 import paceline
-from paceline.spmd.rules.registered import REGISTERED
+from paceline.spmd.rules.rule import REGISTERED
 from paceline.spmd.rules.table import RULES
 
 MATRICES = np.random.default_rng(3).normal(size=(7, 4, 4))

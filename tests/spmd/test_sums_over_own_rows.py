@@ -13,6 +13,8 @@ from tests.spmd.ranks import Step, by_one_worker, by_ranks
 
 from paceline.fit import batch_statistics
 
+pytestmark = pytest.mark.usefixtures("in_double_precision")
+
 _RNG = np.random.default_rng(0)
 ROWS = 7
 FEATURES = _RNG.standard_normal((ROWS, 6))
@@ -34,16 +36,6 @@ CASES: dict[str, tuple[np.ndarray, dict[str, Any], np.ndarray | None]] = {
     "folded": (SERIES, {}, None),
 }
 """Inputs, arguments of the layer, and a mask."""
-
-
-@pytest.fixture(autouse=True)
-def _in_double_precision() -> Any:
-    before = keras.config.floatx(), keras.config.dtype_policy()
-    keras.config.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")
-    yield
-    keras.config.set_floatx(before[0])
-    keras.config.set_dtype_policy(before[1])
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """`--batch-statistics local`: BatchNormalization in a divided step normalizes by the rows of each worker.
 
     exact   mean and variance of the whole batch ─► messages in the middle of the step, for each layer and its gradient
-    local   for each row, those of its worker's rows (`spmd/own_rows.py`) ─► none; the averages of the statistics, which
-            the moving ones take, travel at the end of the step, with the gradients
+    local   for each row, those of its worker's rows (`spmd/rules/own_rows.py`) ─► none; the averages of the statistics,
+            which the moving ones take, travel at the end of the step, with the gradients
 
 A row counts as much as any other in these averages, or as much as its mask says, so the moving mean is that of the
 whole batch; the moving variance lacks the variance between workers, as it does in `tf.distribute` and Horovod.
@@ -20,7 +20,7 @@ import tensorflow as tf
 from paceline.comm.world import World, current_world
 from paceline.fit import own_loops
 from paceline.spmd.compat import implemented_by
-from paceline.spmd.own_rows import NAME, sum_over_own_rows
+from paceline.spmd.rules.own_rows import NAME, sum_over_own_rows
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.compat import get_default_graph
 

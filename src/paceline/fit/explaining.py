@@ -23,7 +23,7 @@ from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.one_workers_step import traced_step, users_line_in_step
 from paceline.fit.strategies import pipeline_strategy_of, servers_strategy_of
 from paceline.fit.whole_batches import batch_like
-from paceline.spmd.account import Account
+from paceline.fit.whole_steps import words_of
 from paceline.spmd.decisions import Operation
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
@@ -68,14 +68,9 @@ def explain(model: Any, data: Any, *, batch_size: int | None = None, workers: in
         try:
             partitioner.divided(traced, batch.are_rows, num_rows if num_rows != 1 else None).get_concrete_function()
         except Exception as fault:
-            told = [*str(fault).strip().splitlines()[:1], *getattr(fault, "__notes__", ())]
-            why = f"{type(fault).__name__}: {' '.join(told)}; please report this"
+            why = f"{words_of(fault)}; please report this"
             return Explanation("train_step", batch.num_rows, size, not_divided=why)
-    return _explained(partitioner.account, batch, size)
-
-
-def _explained(account: Account, batch: "_Batch", size: int) -> Explanation:
-    costs = account.costs(batch.num_rows, batch.shapes)
+    costs = partitioner.account.costs(batch.num_rows, batch.shapes)
     return explanation_of(costs, "train_step", batch.num_rows, size, users_line_in_step)
 
 

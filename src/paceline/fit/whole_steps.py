@@ -50,9 +50,14 @@ class WholeStep:
         except Exception as fault:
             if self._world.verify == "strict":
                 raise
-            told = [*str(fault).strip().splitlines()[:1], *getattr(fault, "__notes__", ())]
-            self.say(f"its graph could not be divided ({type(fault).__name__}: {' '.join(told)}); please report this")
+            self.say(f"its graph could not be divided ({words_of(fault)}); please report this")
             return None
+
+
+def words_of(fault: Exception) -> str:
+    """The type of an exception, the first line of its message, and its notes."""
+    told = [*str(fault).strip().splitlines()[:1], *getattr(fault, "__notes__", ())]
+    return f"{type(fault).__name__}: {' '.join(told)}"
 
 
 def words_on_all_rows(

@@ -30,7 +30,9 @@ def registered(register: Function) -> Function:
         if not graphs or not self._op_type.startswith(_PREFIX):
             return register(self, gradient)  # type: ignore[no-any-return]  # TensorFlow is untyped
         for graph in graphs:
-            setattr(graph, _KEPT_BY, [*getattr(graph, _KEPT_BY, ()), gradient])
+            if not hasattr(graph, _KEPT_BY):
+                setattr(graph, _KEPT_BY, [])
+            getattr(graph, _KEPT_BY).append(gradient)
         of_graph = weakref.ref(gradient)
 
         def forwarded(operation: Any, *upstream: Any) -> Any:

@@ -7,8 +7,7 @@ from paceline.spmd import contents
 from paceline.spmd.decisions import Decision, Operation
 from paceline.spmd.placements import R, Spec, known_content, new_dims
 from paceline.spmd.rules import effects, entrywise, lists, moves, own_rows, products, randoms, reductions, shapes
-from paceline.spmd.rules.registered import REGISTERED
-from paceline.spmd.rules.rule import Rule
+from paceline.spmd.rules.rule import REGISTERED, Rule
 
 RULES: dict[str, Rule] = {
     **entrywise.TABLE,
