@@ -579,7 +579,8 @@ def many_kinds_of_steps() -> Any:
 
 class Counting(keras.Model):
     """Two weights, on two servers, each of which is 1 larger after every step: what a step reads says how many updates
-    it has seen. One step waits, between its reading and its update, until `go` is 1.
+    it has seen. One step waits, between its reading and its update, until `go` is 1. The others wait until that one has
+    read: none can end before it, however the workers' threads race.
 
     Args:
         slow_row: What the first row of its batch is.
@@ -590,6 +591,7 @@ class Counting(keras.Model):
         self.slow_row = float(slow_row)
         self.pair = [self.add_weight(shape=(), initializer="zeros", name=name) for name in ("one", "other")]
         self.go = self.add_weight(shape=(), initializer="zeros", name="go", trainable=False)
+        self.has_read = self.add_weight(shape=(), initializer="zeros", name="has_read", trainable=False)
         self.read = keras.metrics.Mean(name="read")
 
     def train_step(self, batch: Any) -> Any:
@@ -601,9 +603,19 @@ class Counting(keras.Model):
         def is_waiting(go: Any) -> Any:
             return tf.logical_and(go < 1.0, tf.timestamp() < late)
 
+        is_slow = batch[0, 0] == self.slow_row
+
+        def may_go() -> Any:
+            go, has_read = tf.convert_to_tensor(self.go.value), tf.convert_to_tensor(self.has_read.value)
+            return tf.where(is_slow, go, tf.maximum(go, has_read))
+
+        def has_read() -> Any:
+            self.has_read.assign(1.0)
+            return 0.0
+
         with tf.control_dependencies([read]):
-            go = tf.where(batch[0, 0] == self.slow_row, 0.0, 1.0)
-            [go] = tf.while_loop(is_waiting, lambda _: [tf.convert_to_tensor(self.go.value)], [go])
+            go = tf.cond(is_slow, has_read, lambda: 0.0)
+            [go] = tf.while_loop(is_waiting, lambda _: [may_go()], [go])
         gradients = [one * go for one in tape.gradient(loss, self.trainable_variables)]
         self.optimizer.apply(gradients, self.trainable_variables)
         self.read.update_state(read)
@@ -633,6 +645,7 @@ def stale(max_staleness: str, steps_per_execution: str, num_others: str) -> Any:
         """The first one is there for the tracing, during which no other thread may look at variables."""
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.model.has_read.assign(0.0)
             self.model.go.assign(float(epoch == 0))
             if epoch == 1:
                 helper.start()
