@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
-from tests.spmd.ranks import Step, by_ranks
+from tests.spmd.rank_threads import Step, by_ranks
 
 import paceline
 from paceline.fit.explanation import Explanation, RowsOfAll

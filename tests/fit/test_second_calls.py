@@ -30,7 +30,7 @@ def test_each_call_begins_one_batch_behind_those_that_the_call_before_has_used(w
     assert got["next"] == 36.0
 
 
-@pytest.mark.parametrize("size", [1, 2, pytest.param(3, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("size", [1, *(pytest.param(size, marks=pytest.mark.proof) for size in (2, 3))])
 def test_a_shuffle_below_repeat_goes_on_where_the_steps_have_come_to(worlds: Worlds, size: int) -> None:
     """A shuffle drew its next seed when reading ahead reached a repetition's end, which each rank did by itself."""
     expected = {
@@ -60,7 +60,7 @@ def test_a_second_fit_on_a_repeated_shuffle_resumes_with_its_orders(tmp_path: Pa
     assert _end_of(killed) == _end_of(undisturbed)
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.proof), 2])
 def test_whole_epochs_of_a_finite_repeat_have_the_orders_of_plain_keras(worlds: Worlds, size: int) -> None:
     """A `repeat` that is read to its end has made an iterator more than it has repetitions: that drew no seed."""
     case = "finite_repeats_are_read_to_their_ends"

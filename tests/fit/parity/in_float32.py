@@ -39,7 +39,7 @@ def float32_one_step_of_adam() -> dict[str, Any]:
     return train(_fresh_model(), _OPTIMIZERS["adam"](), _data(BATCH), epochs=1)
 
 
-@job(dtype="float32")
+@job(dtype="float32", worlds=())
 def float32_one_step_of_muon() -> dict[str, Any] | None:
     if keras.__version__.startswith("3.10."):
         return None  # its Muon cannot train on TensorFlow at all

@@ -88,7 +88,7 @@ def dropout_of_odd_rows() -> dict[str, Any]:
     return _train(model)
 
 
-@job()
+@job(worlds=())
 def noise_and_normalization_of_images() -> dict[str, Any]:
     return _images(
         [
@@ -98,7 +98,7 @@ def noise_and_normalization_of_images() -> dict[str, Any]:
     )
 
 
-@job()
+@job(worlds=())
 def dropout_in_batches_of_a_fixed_size() -> dict[str, Any]:
     """The rows are known when the step is built."""
     data = batches(table(3 * BATCH), drop_remainder=True)
@@ -167,7 +167,7 @@ def multi_head_attention_with_dropout() -> dict[str, Any]:
     return _of_sentences(body)
 
 
-@job()
+@job(worlds=())
 def time_distributed_dropout() -> dict[str, Any]:
     def body(embedded: Any) -> Any:
         return layers.GlobalMaxPooling1D()(layers.TimeDistributed(layers.Dropout(0.3))(embedded))
@@ -175,7 +175,7 @@ def time_distributed_dropout() -> dict[str, Any]:
     return _of_sentences(body, mask_zero=False)
 
 
-@job()
+@job(worlds=())
 def rematerialised_layers() -> dict[str, Any]:
     """Eagerly: in graphs Keras cannot rematerialise a layer whose `call` gets keywords."""
     with keras.RematScope(mode="full"):

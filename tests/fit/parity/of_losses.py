@@ -15,19 +15,19 @@ def _weighted_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (*table(37), np.random.default_rng(1).random(37))
 
 
-@job()
+@job(worlds=())
 def sample_weights() -> dict[str, Any]:
     options = {"weighted_metrics": ["accuracy"], "metrics": None}
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
 
 
-@job()
+@job(worlds=())
 def mean_with_sample_weight() -> dict[str, Any]:
     options = {"loss": cross_entropy(reduction="mean_with_sample_weight"), "metrics": None}
     return train(dense_model(), optimizers.SGD(0.1), batches(_weighted_table()), compile_options=options)
 
 
-@job()
+@job(worlds=())
 def summed_loss() -> dict[str, Any]:
     options = {"loss": cross_entropy(reduction="sum")}
     return train(dense_model(), optimizers.SGD(0.01), batches(table(37)), compile_options=options)
@@ -50,7 +50,7 @@ def masked_sequences() -> dict[str, Any]:
     return train(model, optimizers.Adam(0.01), batches((x, y)))
 
 
-@job()
+@job(worlds=())
 def losses_of_layers() -> dict[str, Any]:
     """`add_loss` with a mean over rows and a Keras loss, and an activity regulariser, which Keras divides by rows.
 
@@ -152,7 +152,7 @@ def _of_added_losses(*runs: tuple[str, type[keras.Model], Any, Any, bool]) -> di
     return {"weights": weights, "history": history}
 
 
-@job()
+@job(worlds=())
 def added_losses_of_rows() -> dict[str, Any]:
     """With ranks of uneven rows, and batches of a fixed size."""
     uneven, fixed = batches(table(37)), batches(table(48), drop_remainder=True)
@@ -194,7 +194,7 @@ def loss_function_of_one_number_and_a_regulariser() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), batches(table(37)), compile_options={"loss": _mean_square})
 
 
-@job()
+@job(worlds=())
 def loss_function_of_one_number_as_second_of_two() -> dict[str, Any]:
     inputs = keras.Input((8,))
     hidden = layers.Dense(8, "tanh", kernel_regularizer="l2")(inputs)
@@ -245,12 +245,12 @@ def _of_losses_within_losses(**fit: Any) -> dict[str, Any]:
     return train(model, optimizers.SGD(0.02), data, validation_data=data, compile_options=options, **fit)
 
 
-@job()
+@job(worlds=())
 def losses_within_losses() -> dict[str, Any]:
     return _of_losses_within_losses()
 
 
-@job()
+@job(worlds=())
 def losses_within_losses_eagerly() -> dict[str, Any]:
     return _of_losses_within_losses(epochs=1, compile_options={"run_eagerly": True})
 
@@ -262,7 +262,7 @@ class OwnCall(keras.losses.Loss):
         return keras.ops.mean((y_true - y_pred) ** 2)
 
 
-@job()
+@job(worlds=())
 def loss_class_with_a_call_of_its_own() -> dict[str, Any]:
     x, _ = table(37)
     inputs = keras.Input((8,))

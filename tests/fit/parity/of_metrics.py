@@ -38,7 +38,7 @@ def _evaluated(result: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
     return result
 
 
-@job()
+@job(worlds=())
 def metrics_of_one_class() -> dict[str, Any]:
     x, y = table(_ROWS)
     y = (y > 1).astype("float64")[:, None]
@@ -77,7 +77,7 @@ def metrics_of_several_classes() -> dict[str, Any]:
     return _evaluated(result, x, one_hot)
 
 
-@job()
+@job(worlds=())
 def metrics_of_regression() -> dict[str, Any]:
     x, _ = table(_ROWS)
     y = np.sin(x[:, :3])

@@ -88,7 +88,7 @@ def embedding_of_positions_in_batches_of_a_fixed_size() -> dict[str, Any]:
     return _of_words_and_positions(2 * BATCH, drop_remainder=True)
 
 
-@job()
+@job(worlds=())
 def embedding_of_as_many_positions_as_rows() -> dict[str, Any]:
     return _of_words_and_positions(2 * BATCH, length=BATCH, drop_remainder=True)
 

@@ -38,7 +38,7 @@ def _fitted(model: keras.Model, x: Any = None, optimizer: Any = None, **compile_
     return {"model": model, "history": history}
 
 
-@job()
+@job(worlds=())
 def own_step_that_updates_in_a_branch() -> dict[str, Any]:
     """A tensor of the step is a placeholder in a branch of it, which is no data."""
 
@@ -78,7 +78,7 @@ def own_step_that_makes_sparse_gradients_dense() -> dict[str, Any]:
     return _fitted(Around(network, step), abs(5 * x).astype("int64") % 20)
 
 
-@job()
+@job(worlds=())
 def own_step_without_a_tape() -> dict[str, Any]:
     """A Keras loss and a mean, and a norm of their gradients that is the global batch's."""
 
@@ -94,7 +94,7 @@ def own_step_without_a_tape() -> dict[str, Any]:
     return _fitted(Around(_two_layers(), step))
 
 
-@job()
+@job(worlds=())
 def own_step_that_sums_over_normalized_rows() -> dict[str, Any]:
     """BatchNormalization has averaged over rows, and a kernel's columns are normalised: a sum of losses stays one."""
 
@@ -133,7 +133,7 @@ def an_optimizer_that_clips_in_its_own_apply() -> dict[str, Any]:
     }
 
 
-@job()
+@job(worlds=())
 def own_step_that_averages_moving_statistics() -> dict[str, Any]:
     """The average of weights that diffusion models keep: after the update, moving means are those of all ranks."""
 

@@ -89,7 +89,7 @@ def _of(losses: dict[str, Loss], **fit: Any) -> dict[str, Any]:
     return _trained({name: (Stepping(loss), {}) for name, loss in losses.items()}, **fit)
 
 
-@job()
+@job(worlds=())
 def own_steps_that_add_up_losses() -> dict[str, Any]:
     """Keras losses, means of one's own, regularisers and a weight that is learned, in every order."""
     return _of(
@@ -106,7 +106,7 @@ def own_steps_that_add_up_losses() -> dict[str, Any]:
     )
 
 
-@job()
+@job(worlds=())
 def own_steps_with_a_keras_loss_for_the_log_only() -> dict[str, Any]:
     def loss(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
         mean_absolute(y, y_pred)
@@ -115,7 +115,7 @@ def own_steps_with_a_keras_loss_for_the_log_only() -> dict[str, Any]:
     return _of({"own": loss}, validation_data=_data(7))
 
 
-@job()
+@job(worlds=())
 def own_steps_that_sum_over_rows() -> dict[str, Any]:
     """What tutorials of `tf.distribute` teach, and sums that are divided by what the rows are or weigh."""
 
@@ -144,7 +144,7 @@ def _clipped(gradients: Any) -> Any:
     return tf.clip_by_global_norm(gradients, 0.3)[0]
 
 
-@job()
+@job(worlds=())
 def own_steps_that_change_gradients() -> dict[str, Any]:
     def keras_loss(model: Any, x: Any, y: Any, y_pred: Any) -> Any:
         return mean_square(y, y_pred)
@@ -231,7 +231,7 @@ class Critic(Stepping):
         return {"tracked": self.tracker.result(), "penalty": penalty}
 
 
-@job()
+@job(worlds=())
 def own_steps_of_papers() -> dict[str, Any]:
     def none(*_: Any) -> Any:
         return None

@@ -93,7 +93,7 @@ class OwnStep(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics} | {"twice_the_loss": 2 * loss}
 
 
-@job()
+@job(worlds=())
 def own_train_step_in_an_unbuilt_model() -> dict[str, Any]:
     return train(OwnStep(), optimizers.SGD(0.1), batches(table(37)))
 
@@ -123,7 +123,7 @@ class OwnLoss(keras.Model):
         return {"loss": self.tracker.result()}
 
 
-@job()
+@job(worlds=())
 def own_loss_that_no_keras_loss_scales() -> dict[str, Any]:
     x, _ = table(49)
     model = OwnLoss()
@@ -144,7 +144,7 @@ class OneLossPerRow(OwnLoss):
         return {"loss": self.tracker.result()}
 
 
-@job()
+@job(worlds=())
 def own_step_of_one_loss_per_row() -> dict[str, Any]:
     x, _ = table(49)
     model = OneLossPerRow()
@@ -174,7 +174,7 @@ class AveragedAfterTheTape(OneLossPerRow):
         return {"loss": self.tracker.result()}
 
 
-@job()
+@job(worlds=())
 def own_step_that_averages_its_gradients() -> dict[str, Any]:
     x, _ = table(3 * BATCH)
     model = AveragedAfterTheTape()
@@ -281,7 +281,7 @@ def two_optimizers_in_one_step() -> dict[str, Any]:
     return {"model": model, "history": model.fit(data, epochs=3, verbose=0).history}
 
 
-@job()
+@job(worlds=())
 def validation_split_and_frequency() -> dict[str, Any]:
     x, y = table(75)
     return train(
@@ -305,7 +305,7 @@ def recompiled_and_run_eagerly() -> dict[str, Any]:
     return {"model": model, "history": first | {f"again_{name}": values for name, values in second.items()}}
 
 
-@job()
+@job(worlds=())
 def compiled_for_xla() -> dict[str, Any]:
     """One worker compiles its step with XLA, which rounds differently; several cannot, and say so."""
     return train(dense_model(), optimizers.SGD(0.1), batches(table(37)), compile_options={"jit_compile": True})

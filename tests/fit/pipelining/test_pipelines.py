@@ -15,7 +15,7 @@ _SCRIPT = Path(__file__).with_name("pipeline_job.py")
     ("workers", "trained"),
     [
         (2, [f"{schedule}: skips" for schedule in ("gpipe", "1f1b", "auto", "zb_h1", "interleaved", "zb_v")]),
-        (4, ["gpipe: masked sequences", "gpipe: images", "1f1b: skips"]),
+        pytest.param(4, ["gpipe: masked sequences", "gpipe: images", "1f1b: skips"], marks=pytest.mark.proof),
     ],
 )
 def test_stages_and_replicas_are_one_process(tmp_path: Path, workers: int, trained: list[str]) -> None:
