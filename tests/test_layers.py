@@ -79,6 +79,7 @@ LIBRARIES = {
     "xxhash": ("store",),
     "fsspec": ("store",),
     "yaml": ("render",),
+    "llvmlite": ("strategy",),
 }
 """Which packages may use which library."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
-from tests.spmd.ranks import NotedMessages, Step, by_ranks, traced
+from tests.spmd.rank_threads import NotedMessages, Step, by_ranks, traced
 from tests.strategy.thread_worlds import on_each_rank
 
 from paceline.spmd.account import Account

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
-from tests.spmd.ranks import Step, assert_as_one_worker
+from tests.spmd.rank_threads import Step, assert_as_one_worker
 
 pytestmark = pytest.mark.usefixtures("in_double_precision")
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spmd.ranks import Step, assert_as_one_worker
+from tests.spmd.rank_threads import Step, assert_as_one_worker
 
 _WIDTH = 3
 _KERNEL = np.random.default_rng(5).standard_normal((_WIDTH, _WIDTH))

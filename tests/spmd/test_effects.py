@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.spmd.ranks import NotedMessages, Outcome, Step, assert_as_one_worker, by_one_worker, by_ranks, traced
+from tests.spmd.rank_threads import NotedMessages, Outcome, Step, assert_as_one_worker, by_one_worker, by_ranks, traced
 from tests.strategy.thread_worlds import on_each_rank
 
 from paceline.spmd.partition import Partitioner

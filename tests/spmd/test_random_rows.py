@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 from tests.spmd.corpus import interpreter
-from tests.spmd.ranks import Step, assert_as_one_worker, traced
+from tests.spmd.rank_threads import Step, assert_as_one_worker, traced
 
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.contents import of_numbers, of_sizes

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.spmd.ranks import Step, assert_as_one_worker
+from tests.spmd.rank_threads import Step, assert_as_one_worker
 
 import paceline
 from paceline.spmd.rules.rule import REGISTERED

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 from tests.spmd import ranks
-from tests.spmd.ranks import Step, by_one_worker, by_ranks
+from tests.spmd.rank_threads import Step, by_one_worker, by_ranks
 
 from paceline.fit import batch_statistics
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.spmd.ranks import Step, assert_as_one_worker
+from tests.spmd.rank_threads import Step, assert_as_one_worker
 
 _RNG = np.random.default_rng(0)
 _ROWS = _RNG.standard_normal((5, 3))

@@ -32,6 +32,7 @@ from paceline.spmd.account import Account
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
 from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.fused_updates import fused_updates
 from paceline.strategy.replica_context import PacelineReplicaContext
 from paceline.strategy.step_messages import StepMessages
 
@@ -154,7 +155,7 @@ class DividedStep:
                 compare_steps(traced, self.__name__, group)
         if self._is_rejected:
             return None
-        partitioner = Partitioner(StepMessages(replica.rank, group.size, replica.collectives))
+        partitioner = Partitioner(StepMessages(replica.rank, group.size, replica.collectives), fused_updates())
         divided = self._words.unless_divided(lambda: self._divided(partitioner, traced, components))
         by_own_rows = [] if divided is None else batch_statistics.layers_among(partitioner.operations(traced))
         # Ranks that feed rows of their own may have padded them to other lengths, and could not gather them.

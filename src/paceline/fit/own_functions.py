@@ -31,6 +31,7 @@ from paceline.fit.whole_steps import WholeStep
 from paceline.spmd.partition import Partitioner
 from paceline.strategy import compat
 from paceline.strategy.as_one_worker import as_one_worker
+from paceline.strategy.fused_updates import fused_updates
 from paceline.strategy.step_messages import StepMessages
 
 Function = Callable[..., Any]
@@ -158,7 +159,7 @@ class _OwnStep:
 
         def divide() -> Any:
             with as_one_worker(), traced_as_on_chief():
-                partitioner = Partitioner(StepMessages(group.rank, group.size, collectives))
+                partitioner = Partitioner(StepMessages(group.rank, group.size, collectives), fused_updates())
                 divided = partitioner.divided(self._traced, is_rows, total if is_for_one_length else None)
                 function = divided.get_concrete_function()
             if not self._divided:

@@ -22,6 +22,7 @@ from paceline.spmd.account import Account
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
 from paceline.spmd.derived_sums import DerivedSums
+from paceline.spmd.fusion import Updates, fused
 from paceline.spmd.messages import Messages
 from paceline.spmd.placements import Placement, R, Sharded, Spec, new_dims
 from paceline.spmd.planning import Branches, Loop, Outline, Plan, Planner
@@ -34,10 +35,12 @@ class Partitioner:
 
     Args:
         messages: The ranks.
+        updates: Who runs the updates of variables as loops; None: they stay TensorFlow's operations.
     """
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: Messages, updates: Updates | None = None) -> None:
         self._messages = messages
+        self._updates = updates
         self._planner = Planner()
         self.account = Account()
         """Of the function that was divided last: what it sends and computes."""
@@ -145,6 +148,8 @@ class Partitioner:
 
     def _run(self, builder: Builder, program: Program, given: Sequence[Value]) -> list[Value]:
         """Builds a program into the current graph."""
+        if self._updates is not None:
+            program = fused(program, self._updates)
         values: dict[Ref, Value] = dict(zip(program.inputs, given, strict=True))
         ends: dict[int, list[Any]] = {}
         order = Order(program)

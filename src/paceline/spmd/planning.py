@@ -10,6 +10,7 @@ from typing import Any
 
 from paceline.spmd import compat
 from paceline.spmd.decisions import Decision, Need
+from paceline.spmd.fusion import FusedUpdates
 from paceline.spmd.placements import Partial, R, Spec
 from paceline.spmd.programs import Node, Program, Ref, program_of
 from paceline.spmd.rules.table import decided
@@ -110,6 +111,8 @@ class Planner:
             return self._loop(node.op, specs)
         if node.op.type in BRANCHES:
             return self._branches(node.op, specs)
+        if isinstance(node.op, FusedUpdates):
+            return node.op.decision()
         return decided(node.op, specs)
 
     def outline(self, program: Program, specs: Sequence[Spec]) -> Outline:

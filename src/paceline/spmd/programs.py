@@ -125,6 +125,17 @@ def _ordered(graph: Any) -> list[Any]:
     return ordered
 
 
+def in_order(nodes: Sequence[Node], inputs: tuple[Ref, ...], outputs: tuple[Ref, ...]) -> Program:
+    """The program of these nodes, which may come in any order."""
+    order = Order(Program(tuple(nodes), inputs, outputs))
+    numbers = []
+    while order.ready:
+        numbers.append(order.next())
+        order.done(numbers[-1])
+    assert len(numbers) == len(nodes), "operations of a program wait for each other"
+    return Program(_chosen(nodes, numbers), inputs, outputs)
+
+
 def _needed(nodes: Sequence[Node], outputs: Iterable[Ref]) -> tuple[Node, ...]:
     """The nodes that outputs or effects need, with their numbers anew."""
     effects = [number for number, node in enumerate(nodes) if has_effect(node.op)]

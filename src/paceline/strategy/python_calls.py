@@ -53,7 +53,7 @@ class PythonCall(RegisteredFunction):
     def __init__(self, function: Function) -> None:
         def call(device: str, arguments: Sequence[Array]) -> list[Array]:
             del device
-            _keep_thread_state()
+            keep_thread_state()
             return function(*arguments)
 
         super().__init__(call)
@@ -75,7 +75,7 @@ _registered: list[RegisteredFunction] = []
 """Graphs may outlive the strategy that they were built with, and TensorFlow's registry holds its entries weakly."""
 
 
-def _keep_thread_state() -> None:
+def keep_thread_state() -> None:
     """Keeps Python's state of this thread, which TensorFlow would make and destroy around each call."""
     if not getattr(_thread, "is_kept", False):
         _thread.is_kept = True

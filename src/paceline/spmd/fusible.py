@@ -1,0 +1,146 @@
+"""Which operations of a program can be lines of a loop (`loops.py`). Pure.
+
+An assignment of a variable, and what it is computed of: reads of variables and operations of `loops.STEPS`, on tensors
+of one shape that the trace knows, and on numbers.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from paceline.spmd.loops import FLOATS, STEPS
+from paceline.spmd.programs import Node, Program, Ref
+
+ASSIGNMENTS = {"AssignVariableOp": "", "AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
+"""Operations that assign, and what they compute of the variable and the value."""
+
+READ = "ReadVariableOp"
+
+_SAME = ("Identity", "IdentityN", "StopGradient", "PreventGradient")
+"""Operations whose outputs are their inputs."""
+
+
+class Lines:
+    """Which operations of a program can be lines of loops.
+
+    Args:
+        program: Of one worker.
+        excluded: Handles of variables that stay outside.
+    """
+
+    def __init__(self, program: Program, excluded: set[Ref]) -> None:
+        self.program = program
+        self.nodes = program.nodes
+        self._makers = {ref: number for number, node in enumerate(self.nodes) for ref in node.outputs}
+        self._sources: dict[Ref, Ref] = {}
+        for node in self.nodes:
+            if node.op.type in _SAME:
+                self._sources.update(
+                    (out, self.source(ref)) for out, ref in zip(node.outputs, node.inputs, strict=True)
+                )
+        handles = self._handles() - excluded
+        lines = self._possible(handles)
+        self.variables = self._worth_it(handles, lines)
+        """Handles of the variables that loops read and assign."""
+        self.assignments = [number for number, node in enumerate(self.nodes) if self._assigns(node, self.variables)]
+        self.members = self._behind(self.assignments, self._possible(self.variables))
+        """The assignments, and the lines that they are computed of."""
+
+    @property
+    def num_entries(self) -> int:
+        """Of all variables that are assigned, for each assignment."""
+        return sum(math.prod(shape_of(self.nodes[number].op.inputs[1]) or ()) for number in self.assignments)
+
+    def source(self, ref: Ref) -> Ref:
+        """What a tensor is that has only another name."""
+        return self._sources.get(ref, ref)
+
+    def maker(self, ref: Ref) -> int:
+        """The number of the node that makes a tensor, by whatever name; -1: it is an input."""
+        return self._makers.get(self.source(ref), -1)
+
+    def maker_by_name(self, ref: Ref) -> int:
+        """The number of the node that makes a tensor, also if that only names it; -1: it is an input."""
+        return self._makers.get(ref, -1)
+
+    def _handles(self) -> set[Ref]:
+        """Of variables of floats that are assigned, and that no operation takes but reads and assignments."""
+        handles: set[Ref] = set()
+        others: set[Ref] = set()
+        for node in self.nodes:
+            if node.op.type in ASSIGNMENTS and shape_of(node.op.inputs[1]) is not None:
+                handles.add(node.inputs[0])
+            elif node.op.type not in (READ, "VariableShape"):
+                others.update(node.inputs)
+        return handles - others
+
+    def _possible(self, handles: set[Ref]) -> set[int]:
+        """The nodes that can be lines."""
+        lines: set[int] = set()
+        of_variables: set[int] = set()
+        for number, node in enumerate(self.nodes):
+            if node.op.type == READ:
+                if node.inputs[0] in handles and shape_of(node.op.outputs[0]) is not None:
+                    lines.add(number)
+                    of_variables.add(number)
+            elif self._is_line(node, lines):
+                makers = [
+                    self.maker(ref) for ref, given in zip(node.inputs, node.op.inputs, strict=True) if given.shape.rank
+                ]
+                # A sum of gradients stays outside: each of them would travel between ranks, and not the sum.
+                if not of_variables.isdisjoint(makers):
+                    of_variables.add(number)
+                elif len(makers) > 1:
+                    continue
+                lines.add(number)
+        return lines
+
+    def _is_line(self, node: Node, lines: set[int]) -> bool:
+        step = STEPS.get(node.op.type)
+        if step is None:
+            return False
+        entry = node.op.inputs[-1].dtype
+        shape = shape_of(node.op.outputs[0], is_decision=step.is_decision)
+        if shape is None or entry.name not in FLOATS:
+            return False
+        for index, (ref, tensor) in enumerate(zip(node.inputs, node.op.inputs, strict=True)):
+            is_decision = index in step.takes_decisions
+            if tensor.dtype.name != ("bool" if is_decision else entry.name):
+                return False
+            if tensor.shape.rank != 0 and shape_of(tensor, is_decision=is_decision) != shape:
+                return False
+            if tensor.shape.rank != 0 and is_decision and self.maker(ref) not in lines:
+                return False  # a vector of decisions from outside
+        return True
+
+    def _worth_it(self, handles: set[Ref], lines: set[int]) -> set[Ref]:
+        """Those of which some assigned value is a line: a plain copy, or sum, is one pass anyway."""
+        return {
+            node.inputs[0]
+            for node in self.nodes
+            if self._assigns(node, handles) and self.maker(node.inputs[1]) in lines
+        }
+
+    @staticmethod
+    def _assigns(node: Node, handles: set[Ref]) -> bool:
+        return node.op.type in ASSIGNMENTS and node.inputs[0] in handles
+
+    def _behind(self, assignments: Iterable[int], lines: set[int]) -> set[int]:
+        members = set(assignments)
+        stack = list(members)
+        while stack:
+            for ref in self.nodes[stack.pop()].inputs:
+                maker = self.maker(ref)
+                if maker in lines and maker not in members:
+                    members.add(maker)
+                    stack.append(maker)
+        return members
+
+
+def shape_of(tensor: Any, *, is_decision: bool = False) -> tuple[int, ...] | None:
+    """The shape of a tensor that can be the entries of a loop: all known, and of floats; None: of any other."""
+    if not tensor.shape.rank or not tensor.shape.is_fully_defined():
+        return None
+    if tensor.dtype.name not in ({"bool"} if is_decision else FLOATS):
+        return None
+    return tuple(tensor.shape.as_list())

@@ -1,0 +1,366 @@
+"""Element-wise operations as the text of one loop. Pure.
+
+A loop takes vectors and variables of one length, and numbers, and computes for each entry, line by line, what a graph's
+operations compute one tensor after the other:
+
+    g = vector 0; m = read 0; d = g - m; x = d * number 0; m + x ─► variable 0; …
+
+Each operation rounds as it does in the graph: nothing is put together or put in another order. So only operations that
+IEEE 754 defines to the last bit are here, and the bits do not depend on the processor.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+Args = Sequence[str]
+
+FLOATS = {"float32": 4, "float64": 8}
+"""The types of entries, and how many bytes they have."""
+
+ALIGNMENT = 64
+"""Bytes. Where an array of new values must begin, and a share of it that is not the first."""
+
+_STREAMED = 1 << 20
+"""Bytes. New values of more are written past the caches: they would be read into these first, and push out others."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The type of what a line makes, in LLVM's language: one entry, or several at once.
+
+    Args:
+        entry: `float` or `double`.
+        width: How many entries.
+    """
+
+    entry: str
+    width: int = 1
+
+    @property
+    def name(self) -> str:
+        """The type of entries."""
+        return self.of(self.entry)
+
+    @property
+    def decision(self) -> str:
+        """The type of what is true or false for each entry."""
+        return self.of("i1")
+
+    @property
+    def suffix(self) -> str:
+        """What the names of functions of this type end with."""
+        bits = {"float": "f32", "double": "f64"}[self.entry]
+        return bits if self.width == 1 else f"v{self.width}{bits}"
+
+    def of(self, entry: str) -> str:
+        """The type of as many other entries."""
+        return entry if self.width == 1 else f"<{self.width} x {entry}>"
+
+    def constant(self, number: float) -> str:
+        """The same number for each entry."""
+        return str(number) if self.width == 1 else f"<{', '.join([f'{self.entry} {number}'] * self.width)}>"
+
+
+@dataclass(frozen=True)
+class Step:
+    """How an operation is written in LLVM's language.
+
+    Args:
+        write: From the type, the name of the result, and the arguments to its lines.
+        num_args: How many arguments the operation takes.
+        is_decision: Whether the result is true or false.
+        takes_decisions: Which arguments are.
+    """
+
+    write: Callable[[Kind, str, Args], list[str]]
+    num_args: int = 2
+    is_decision: bool = False
+    takes_decisions: tuple[int, ...] = ()
+
+
+def _two(instruction: str) -> Step:
+    return Step(lambda kind, to, args: [f"{to} = {instruction} {kind.name} {args[0]}, {args[1]}"])
+
+
+def _called(function: str) -> Step:
+    def write(kind: Kind, to: str, args: Args) -> list[str]:
+        return [f"{to} = call {kind.name} @llvm.{function}.{kind.suffix}({kind.name} {args[0]})"]
+
+    return Step(write, num_args=1)
+
+
+def _compared(condition: str) -> Step:
+    return Step(lambda kind, to, args: [f"{to} = fcmp {condition} {kind.name} {args[0]}, {args[1]}"], is_decision=True)
+
+
+def _chosen(kind: Kind, to: str, decision: str, one: str, other: str) -> str:
+    return f"{to} = select {kind.decision} {decision}, {kind.name} {one}, {kind.name} {other}"
+
+
+def _larger(condition: str) -> Step:
+    """The second if it compares so with the first, else the first: so Eigen does with what is no number."""
+
+    def write(kind: Kind, to: str, args: Args) -> list[str]:
+        return [
+            f"{to}.is = fcmp {condition} {kind.name} {args[0]}, {args[1]}",
+            _chosen(kind, to, f"{to}.is", args[1], args[0]),
+        ]
+
+    return Step(write)
+
+
+def _sign(kind: Kind, to: str, args: Args) -> list[str]:
+    """1, -1, or the number itself: zeros, and what is no number."""
+    return [
+        f"{to}.above = fcmp ogt {kind.name} {args[0]}, {kind.constant(0.0)}",
+        f"{to}.below = fcmp olt {kind.name} {args[0]}, {kind.constant(0.0)}",
+        _chosen(kind, f"{to}.one", f"{to}.above", kind.constant(1.0), args[0]),
+        _chosen(kind, to, f"{to}.below", kind.constant(-1.0), f"{to}.one"),
+    ]
+
+
+STEPS: dict[str, Step] = {
+    **dict.fromkeys(("AddV2", "Add"), _two("fadd")),
+    "Sub": _two("fsub"),
+    "Mul": _two("fmul"),
+    "RealDiv": _two("fdiv"),
+    "Neg": Step(lambda kind, to, args: [f"{to} = fneg {kind.name} {args[0]}"], num_args=1),
+    "Square": Step(lambda kind, to, args: [f"{to} = fmul {kind.name} {args[0]}, {args[0]}"], num_args=1),
+    "SquaredDifference": Step(
+        lambda kind, to, args: [
+            f"{to}.less = fsub {kind.name} {args[0]}, {args[1]}",
+            f"{to} = fmul {kind.name} {to}.less, {to}.less",
+        ]
+    ),
+    "Sqrt": _called("sqrt"),
+    "Abs": _called("fabs"),
+    "Sign": Step(_sign, num_args=1),
+    "Maximum": _larger("olt"),
+    "Minimum": _larger("ogt"),
+    "Greater": _compared("ogt"),
+    "GreaterEqual": _compared("oge"),
+    "Less": _compared("olt"),
+    "LessEqual": _compared("ole"),
+    **dict.fromkeys(
+        ("Select", "SelectV2"),
+        Step(
+            lambda kind, to, args: [_chosen(kind, to, *args)],
+            num_args=3,
+            takes_decisions=(0,),
+        ),
+    ),
+}
+"""Types of operations that a loop can compute, and how."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a loop; its result is known by its number.
+
+    Args:
+        what: A type of operation in `STEPS`; or `number`, `vector`, `read`: one of those that the loop is given; or
+            `assign`: from here on, a variable is this.
+        args: The numbers of lines; of `number`, `vector`, `read` which one; of `assign` which variable, and the line.
+    """
+
+    what: str
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is computed for each entry. Equal loops are equal values.
+
+    Args:
+        dtype: The type of all entries and numbers: `float32` or `float64`.
+        numbers: For each number whether it is true or false, and no number.
+        num_vectors: How many vectors it reads.
+        num_variables: How many variables it reads or writes.
+        lines: In order.
+    """
+
+    dtype: str
+    numbers: tuple[bool, ...]
+    num_vectors: int
+    num_variables: int
+    lines: tuple[Line, ...]
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The variables that it writes, in order."""
+        return tuple(sorted({line.args[0] for line in self.lines if line.what == "assign"}))
+
+
+NAME = "paceline_loop"
+"""What the compiled function is called."""
+
+
+_FLUSHING = {
+    "x86_64": (
+        ["declare void @llvm.x86.sse.stmxcsr(ptr)", "declare void @llvm.x86.sse.ldmxcsr(ptr)"],
+        [
+            "%before = alloca i32",
+            "%within = alloca i32",
+            "call void @llvm.x86.sse.stmxcsr(ptr %before)",
+            "%mode = load i32, ptr %before",
+            "%flushing = or i32 %mode, 32832",
+            "store i32 %flushing, ptr %within",
+            "call void @llvm.x86.sse.ldmxcsr(ptr %within)",
+        ],
+        ["call void @llvm.x86.sse.ldmxcsr(ptr %before)"],
+    ),
+    "aarch64": (
+        ["declare i64 @llvm.aarch64.get.fpcr()", "declare void @llvm.aarch64.set.fpcr(i64)"],
+        [
+            "%before = call i64 @llvm.aarch64.get.fpcr()",
+            "%flushing = or i64 %before, 16777216",
+            "call void @llvm.aarch64.set.fpcr(i64 %flushing)",
+        ],
+        ["call void @llvm.aarch64.set.fpcr(i64 %before)"],
+    ),
+}
+"""For a processor: what is declared, what comes before a loop, and what comes behind it.
+
+TensorFlow computes with zeros in place of the smallest numbers (denormal ones), on all of its threads. A loop may run
+on others.
+"""
+
+
+def llvm_of(loop: Loop, processor: str) -> str:
+    """The loop in LLVM's language, as a function of `(first entry, last entry + 1, is streamed, addresses)`.
+
+    The addresses are those of the numbers, the vectors, the variables before, and the written variables after; all
+    arrays lie apart. Three loops follow each other: the last one takes what is left by one that takes as many entries
+    as `ALIGNMENT` bytes have, and writes past the caches or, if not `is streamed`, into them.
+
+    Args:
+        loop: What is computed.
+        processor: As `platform.machine()` says it.
+    """
+    declarations, begin, end = _FLUSHING.get(processor, ([], [], []))
+    one = Kind("float" if loop.dtype == "float32" else "double")
+    several = Kind(one.entry, ALIGNMENT // FLOATS[loop.dtype])
+    text = [
+        f"declare {kind.name} @llvm.{name}.{kind.suffix}({kind.name})" for kind in (one, several) for name in _CALLED
+    ]
+    text += declarations
+    for name, kind, is_streamed in (("streamed", several, True), ("wide", several, False), ("narrow", one, False)):
+        text += _function(loop, name, kind, is_streamed=is_streamed)
+    arguments = _arguments(loop, one)
+    opened, passed = [], []
+    for index, (sort, name) in enumerate(arguments):
+        opened.append(f"%p{index}.at = getelementptr ptr, ptr %table, i64 {index}")
+        opened.append(f"%p{index}.to = load ptr, ptr %p{index}.at")
+        if sort == "ptr":
+            passed.append(f"ptr %p{index}.to")
+        elif sort == "i1":
+            opened += [f"%p{index}.byte = load i8, ptr %p{index}.to", f"{name} = icmp ne i8 %p{index}.byte, 0"]
+            passed.append(f"i1 {name}")
+        else:
+            opened.append(f"{name} = load {sort}, ptr %p{index}.to")
+            passed.append(f"{sort} {name}")
+    rest = ", ".join(passed)
+    text += [
+        f"define void @{NAME}(i64 %begin, i64 %end, i1 %streamed, ptr %table) {{",
+        *opened,
+        "%length = sub i64 %end, %begin",
+        f"%short = srem i64 %length, {several.width}",
+        "%middle = sub i64 %end, %short",
+        *begin,
+        "br i1 %streamed, label %past, label %into",
+        "past:",
+        f"call void @{NAME}_streamed(i64 %begin, i64 %middle, {rest})",
+        "fence seq_cst",  # what is written past the caches is not in order without
+        "br label %last",
+        "into:",
+        f"call void @{NAME}_wide(i64 %begin, i64 %middle, {rest})",
+        "br label %last",
+        "last:",
+        f"call void @{NAME}_narrow(i64 %middle, i64 %end, {rest})",
+        *end,
+        "ret void",
+        "}",
+        "!0 = !{i32 1}",
+    ]
+    return "\n".join(text) + "\n"
+
+
+_CALLED = ("sqrt", "fabs")
+
+
+def is_streamed(loop: Loop, num_entries: int) -> bool:
+    """Whether a loop over arrays of so many entries writes past the caches."""
+    return num_entries * FLOATS[loop.dtype] >= _STREAMED
+
+
+def _arguments(loop: Loop, kind: Kind) -> list[tuple[str, str]]:
+    """The types and names of what a loop is given."""
+    arrays = [f"%v{index}" for index in range(loop.num_vectors)]
+    arrays += [f"%o{index}" for index in range(loop.num_variables)]
+    arrays += [f"%w{index}" for index in loop.written]
+    numbers = [("i1" if is_bool else kind.entry, f"%n{index}") for index, is_bool in enumerate(loop.numbers)]
+    return [*numbers, *(("ptr", name) for name in arrays)]
+
+
+def _function(loop: Loop, name: str, kind: Kind, *, is_streamed: bool) -> list[str]:
+    """A loop that takes some entries at once."""
+    arguments = [f"{sort} noalias {one}" if sort == "ptr" else f"{sort} {one}" for sort, one in _arguments(loop, kind)]
+    spread = []
+    for index, is_bool in enumerate(loop.numbers if kind.width > 1 else ()):
+        entry = "i1" if is_bool else kind.entry
+        spread += [
+            f"%n{index}.one = insertelement {kind.of(entry)} poison, {entry} %n{index}, i64 0",
+            f"%n{index}.all = shufflevector {kind.of(entry)} %n{index}.one, {kind.of(entry)} poison, "
+            f"{kind.of('i32')} zeroinitializer",
+        ]
+    return [
+        # Not inlined: no line may leave the mode of the processor.
+        f"define internal void @{NAME}_{name}(i64 %begin, i64 %end, {', '.join(arguments)}) noinline {{",
+        "entry:",
+        *spread,
+        "%any = icmp slt i64 %begin, %end",
+        "br i1 %any, label %turn, label %done",
+        "turn:",
+        "%i = phi i64 [ %begin, %entry ], [ %next, %turn ]",
+        *_turn(loop, kind, is_streamed=is_streamed),
+        f"%next = add nuw nsw i64 %i, {kind.width}",
+        "%more = icmp slt i64 %next, %end",
+        "br i1 %more, label %turn, label %done",
+        "done:",
+        "ret void",
+        "}",
+    ]
+
+
+def _turn(loop: Loop, kind: Kind, *, is_streamed: bool) -> list[str]:
+    """The lines of one turn."""
+    written: list[str] = []
+    names: list[str] = []
+    now: dict[int, str] = {}
+    size = FLOATS[loop.dtype]
+
+    def loaded(array: str, name: str) -> str:
+        written.append(f"{name}.at = getelementptr {kind.entry}, ptr {array}, i64 %i")
+        written.append(f"{name} = load {kind.name}, ptr {name}.at, align {size}")
+        return name
+
+    for index, line in enumerate(loop.lines):
+        name = f"%x{index}"
+        if line.what == "number":
+            name = f"%n{line.args[0]}" if kind.width == 1 else f"%n{line.args[0]}.all"
+        elif line.what == "vector":
+            name = loaded(f"%v{line.args[0]}", name)
+        elif line.what == "read":
+            if line.args[0] not in now:
+                now[line.args[0]] = loaded(f"%o{line.args[0]}", name)
+            name = now[line.args[0]]
+        elif line.what == "assign":
+            name = now[line.args[0]] = names[line.args[1]]
+        else:
+            written += STEPS[line.what].write(kind, name, [names[arg] for arg in line.args])
+        names.append(name)
+    for variable in loop.written:
+        written.append(f"%w{variable}.at = getelementptr {kind.entry}, ptr %w{variable}, i64 %i")
+        how = f"align {size * kind.width}" + (", !nontemporal !0" if is_streamed else "")
+        written.append(f"store {kind.name} {now[variable]}, ptr %w{variable}.at, {how}")
+    return written

@@ -1,0 +1,151 @@
+"""Runs the loops of fused updates (`spmd/fusion.py`) in a graph of TensorFlow.
+
+    variables, vectors, numbers ─► one call of Python: compiled loops, into spare arrays ─► assigned, without a copy
+
+TensorFlow lends the memory of what goes into the call and adopts the arrays that come out of it. Python only looks up
+addresses: the loops run without its lock, over as many threads as TensorFlow's own operations.
+"""
+
+import math
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from paceline.spmd.fusion import Update
+from paceline.spmd.loops import ALIGNMENT, is_streamed
+from paceline.strategy.loop_compiler import compiled, is_available, table_of
+from paceline.strategy.python_calls import RegisteredFunction, keep_thread_state
+from paceline.strategy.spare_arrays import SpareArrays
+
+_LEAST_PER_THREAD = 65536
+"""Entries; fewer are computed before another thread has begun."""
+
+_spare_arrays = SpareArrays()
+
+
+def fused_updates() -> "FusedUpdateCalls | None":
+    """Who runs the updates of this process as loops; None: they stay TensorFlow's operations.
+
+    Variables on a GPU stay there, and without llvmlite nothing can be compiled.
+    """
+    return FusedUpdateCalls() if is_available() and not tf.config.get_visible_devices("GPU") else None
+
+
+class FusedUpdateCalls:
+    """`fusion.Updates` by calls of Python.
+
+    Args:
+        least_entries: See `fusion.Updates`. A call takes as long as a dozen operations.
+    """
+
+    def __init__(self, least_entries: int = 4096) -> None:
+        self.least_entries = least_entries
+
+    def build(self, updates: Sequence[Update], inputs: Sequence[Any]) -> None:
+        """See `fusion.Updates.build`."""
+        handles = [inputs[place] for update in updates for place in update.variables]
+        given: dict[int, Any] = {}
+        for update in updates:
+            given.update((place, inputs[place]) for place in (*update.numbers, *update.vectors))
+        with tf.device("/device:CPU:0"):
+            variables = [
+                tf.raw_ops.ReadVariableOp(resource=inputs[place], dtype=update.loop.dtype)
+                for update in updates
+                for place in update.variables
+            ]
+            call = _Call(updates, {place: index for index, place in enumerate(given)})
+            outputs = tf.raw_ops.PyFunc(input=[*given.values(), *variables], token=call.token, Tout=call.output_types)
+            written = [handle for handle, is_written in zip(handles, call.are_written, strict=True) if is_written]
+            ends = []
+            for handle, output, shape in zip(written, outputs, call.output_shapes, strict=True):
+                output.set_shape(shape)
+                ends.append(tf.raw_ops.AssignVariableOp(resource=handle, value=output))
+        tf.group(*ends)
+
+
+class _Call(RegisteredFunction):
+    """All loops of a `FusedUpdates`.
+
+    Args:
+        updates: The loops.
+        places: For each number and vector, which argument of the call it is.
+    """
+
+    def __init__(self, updates: Sequence[Update], places: dict[int, int]) -> None:
+        self._jobs: list[_Job] = []
+        self._kinds: list[tuple[tuple[int, ...], str]] = []
+        self.are_written: list[bool] = []
+        """For each variable whether the call has a new value for it."""
+        next_variable = len(places)
+        for update in updates:
+            num_variables = len(update.variables)
+            arguments = [places[place] for place in (*update.numbers, *update.vectors)]
+            arguments += range(next_variable, next_variable + num_variables)
+            next_variable += num_variables
+            written = update.loop.written
+            results = range(len(self._kinds), len(self._kinds) + len(written))
+            self._kinds += [(update.shape, update.loop.dtype)] * len(written)
+            self.are_written += [number in written for number in range(num_variables)]
+            self._jobs.append(_Job(update, arguments, results))
+        self.output_types = [dtype for _, dtype in self._kinds]
+        self.output_shapes = [shape for shape, _ in self._kinds]
+        num_entries = sum(job.num_entries for job in self._jobs)
+        self._num_threads = max(1, min(_num_threads(), num_entries // _LEAST_PER_THREAD))
+        super().__init__(self._run)
+
+    def _run(self, device: str, arguments: Sequence[Any]) -> list[Any]:
+        """The new values of the variables that are written."""
+        del device
+        keep_thread_state()
+        results = _spare_arrays.take(self._kinds)
+        arrays = [np.asarray(argument) for argument in arguments]  # TensorFlow hands numbers over without an address
+        given = [array.__array_interface__["data"][0] for array in arrays]
+        made = [array.__array_interface__["data"][0] for array in results]
+        tables = [
+            table_of([*(given[index] for index in job.arguments), *(made[index] for index in job.results)])
+            for job in self._jobs
+        ]
+        others = [_threads().submit(self._share, tables, number) for number in range(1, self._num_threads)]
+        self._share(tables, 0)
+        for other in others:
+            other.result()
+        return results
+
+    def _share(self, tables: Sequence[Any], number: int) -> None:
+        """Computes one thread's entries of each loop."""
+        for job, table in zip(self._jobs, tables, strict=True):
+            share = -(-job.num_entries // (self._num_threads * ALIGNMENT)) * ALIGNMENT
+            begin, end = min(share * number, job.num_entries), min(share * (number + 1), job.num_entries)
+            job.function(begin, end, job.is_streamed, table)
+
+
+class _Job:
+    """A compiled loop: which arguments and results of the call it is given, and how many entries they have."""
+
+    def __init__(self, update: Update, arguments: Sequence[int], results: Sequence[int]) -> None:
+        self.function = compiled(update.loop)
+        self.arguments = arguments
+        self.results = results
+        self.num_entries = math.prod(update.shape)
+        self.is_streamed = is_streamed(update.loop, self.num_entries)
+
+
+def _num_threads() -> int:
+    return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
+
+
+_pool: list[ThreadPoolExecutor] = []
+_pool_lock = threading.Lock()
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Threads that wait for loops, made when they are first needed."""
+    with _pool_lock:
+        if not _pool:
+            _pool.append(ThreadPoolExecutor(_num_threads(), thread_name_prefix="paceline-update"))
+        return _pool[0]
