@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
-from tests.spmd import ranks
+from tests.spmd import rank_threads
 from tests.spmd.rank_threads import Step, by_one_worker, by_ranks
 
 from paceline.fit import batch_statistics
@@ -142,7 +142,7 @@ def test_sizes_that_the_trace_leaves_open(monkeypatch: pytest.MonkeyPatch) -> No
         spec = tf.TensorSpec([None, None, None, 3], tf.float64)
         return tf.function(step.function, autograph=False).get_concrete_function(spec)
 
-    monkeypatch.setattr(ranks, "traced", traced)
+    monkeypatch.setattr(rank_threads, "traced", traced)
     outputs, statistics = _expected("images", (4, 3))
     for outcome in by_ranks(_step("images"), _batch("images"), (4, 3), num_steps=1)[0]:
         _close(outcome.outputs, outputs)
