@@ -155,7 +155,10 @@ class DividedStep:
                 compare_steps(traced, self.__name__, group)
         if self._is_rejected:
             return None
-        partitioner = Partitioner(StepMessages(replica.rank, group.size, replica.collectives), fused_updates())
+        partitioner = Partitioner(
+            StepMessages(replica.rank, group.size, replica.collectives),
+            fused_updates(tells=self._strategy.world.is_chief),
+        )
         divided = self._words.unless_divided(lambda: self._divided(partitioner, traced, components))
         by_own_rows = [] if divided is None else batch_statistics.layers_among(partitioner.operations(traced))
         # Ranks that feed rows of their own may have padded them to other lengths, and could not gather them.

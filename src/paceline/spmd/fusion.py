@@ -16,6 +16,7 @@ regions have levels, each of which waits for those before it, and all regions of
 value from within a region, such as a norm of clipped gradients, has a copy of its operations outside.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -83,6 +84,11 @@ class FusedUpdates:
     name: str
     type: str = "FusedUpdates"
     outputs: tuple[Any, ...] = ()
+
+    @property
+    def work(self) -> int:
+        """How many floating-point operations it takes."""
+        return sum(math.prod(one.shape) * one.loop.num_operations for one in self.updates)
 
     def get_attr(self, name: str) -> Any:
         """It has none."""

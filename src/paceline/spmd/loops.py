@@ -190,6 +190,11 @@ class Loop:
         """The variables that it writes, in order."""
         return tuple(sorted({line.args[0] for line in self.lines if line.what == "assign"}))
 
+    @property
+    def num_operations(self) -> int:
+        """How many operations it computes for each entry."""
+        return sum(line.what in STEPS for line in self.lines)
+
 
 NAME = "paceline_loop"
 """What the compiled function is called."""

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from paceline.spmd.decisions import Operation
+from paceline.spmd.fusion import FusedUpdates
 from paceline.spmd.placements import Dims, Spec
 from paceline.spmd.sizes import ONE, ROWS, Size
 
@@ -48,6 +49,8 @@ def work_of(op: Operation, inputs: Sequence[Spec], outputs: Sequence[Spec]) -> S
     """
     if op.type in _FREE:
         return Size.of(0)
+    if isinstance(op, FusedUpdates):
+        return Size.of(op.work)
     if (product := _of_product(op, [spec.dims for spec in inputs], [spec.dims for spec in outputs])) is not None:
         return product * 2
     if op.type in _READS_ALL:

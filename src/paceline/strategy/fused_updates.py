@@ -6,6 +6,8 @@ TensorFlow lends the memory of what goes into the call and adopts the arrays tha
 addresses: the loops run without its lock, over as many threads as TensorFlow's own operations.
 """
 
+import functools
+import logging
 import math
 import os
 import threading
@@ -22,18 +24,35 @@ from paceline.strategy.loop_compiler import compiled, is_available, table_of
 from paceline.strategy.python_calls import RegisteredFunction, keep_thread_state
 from paceline.strategy.spare_arrays import SpareArrays
 
+_LOGGER = logging.getLogger("paceline")
+
 _LEAST_PER_THREAD = 65536
 """Entries; fewer are computed before another thread has begun."""
 
 _spare_arrays = SpareArrays()
 
 
-def fused_updates() -> "FusedUpdateCalls | None":
+def fused_updates(*, tells: bool) -> "FusedUpdateCalls | None":
     """Who runs the updates of this process as loops; None: they stay TensorFlow's operations.
 
-    Variables on a GPU stay there, and without llvmlite nothing can be compiled.
+    Variables on a GPU stay there, and without llvmlite nothing can be compiled. Ranks are alike: jobs whose ranks have
+    other versions of llvmlite do not start (`wire/versions.py`).
+
+    Args:
+        tells: Whether a line says, once, what a missing llvmlite costs.
     """
-    return FusedUpdateCalls() if is_available() and not tf.config.get_visible_devices("GPU") else None
+    if tf.config.get_visible_devices("GPU"):
+        return None
+    if is_available():
+        return FusedUpdateCalls()
+    if tells:
+        _tell_what_is_missed()
+    return None
+
+
+@functools.cache
+def _tell_what_is_missed() -> None:
+    _LOGGER.info("the weights are updated operation by operation, 2 to 4 times slower: pip install llvmlite")
 
 
 class FusedUpdateCalls:
@@ -104,6 +123,8 @@ class _Call(RegisteredFunction):
         keep_thread_state()
         results = _spare_arrays.take(self._kinds)
         arrays = [np.asarray(argument) for argument in arguments]  # TensorFlow hands numbers over without an address
+        for job in self._jobs:
+            job.check(arrays)
         given = [array.__array_interface__["data"][0] for array in arrays]
         made = [array.__array_interface__["data"][0] for array in results]
         tables = [
@@ -133,6 +154,13 @@ class _Job:
         self.results = results
         self.num_entries = math.prod(update.shape)
         self.is_streamed = is_streamed(update.loop, self.num_entries)
+        self._num_numbers = len(update.numbers)
+
+    def check(self, arrays: Sequence[Any]) -> None:
+        """Raises `ValueError` if an array is not as long as the trace has said: a loop would read what lies behind."""
+        for index in self.arguments[self._num_numbers :]:
+            if arrays[index].size != self.num_entries:
+                raise ValueError(f"an update of {self.num_entries} entries was given {arrays[index].size}")
 
 
 def _num_threads() -> int:

@@ -15,6 +15,7 @@ _PROGRAMS = {
     "Keras": ("keras", "keras-nightly"),
     "Paceline": ("paceline",),
     "MPICH": ("mpich",),
+    "llvmlite": ("llvmlite",),  # compiles updates of weights, or nobody does
 }
 """Each by the names of the distributions that bring it."""
 
