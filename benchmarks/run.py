@@ -11,6 +11,7 @@ QUESTIONS = (
     "by_hand",
     "all_reduce",
     "data_parallel",
+    "fused_updates",
     "parameter_servers",
     "snapshots",
     "recovery",
