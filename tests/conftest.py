@@ -82,8 +82,15 @@ def _restore(environment: dict[str, str]) -> None:
 
 
 def _threads() -> set[threading.Thread]:
-    """The running threads that Python has started (TensorFlow's own show up as dummies once they call Python)."""
-    return {thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    """The running threads that Python has started (TensorFlow's own show up as dummies once they call Python).
+
+    Without those that compute updates of weights: they last as long as the process.
+    """
+    return {
+        thread
+        for thread in threading.enumerate()
+        if not isinstance(thread, threading._DummyThread) and not thread.name.startswith("paceline-update")
+    }
 
 
 def _children() -> set[int]:

@@ -15,6 +15,7 @@ from tests.strategy.thread_worlds import on_each_rank
 from paceline.spmd.loops import STEPS
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.fused_updates import FusedUpdateCalls
+from paceline.strategy.loop_compiler import compiled
 
 pytest.importorskip("llvmlite", reason="paceline[cpu] brings llvmlite, which compiles the loops")
 
@@ -131,16 +132,18 @@ def _optimizers() -> dict[str, Callable[[], Any]]:
     return made
 
 
-def _trained(make: Callable[[], Any], updates: FusedUpdateCalls | None, dtype: str) -> tuple[list[np.ndarray], int]:
+def _trained(
+    make: Callable[[], Any], updates: FusedUpdateCalls | None, dtype: str, shapes: Sequence[tuple[int, ...]] = _SHAPES
+) -> tuple[list[np.ndarray], int]:
     random = np.random.default_rng(0)
-    weights = [keras.Variable(random.normal(size=shape).astype(dtype)) for shape in _SHAPES]
+    weights = [keras.Variable(random.normal(size=shape).astype(dtype)) for shape in shapes]
     optimizer = make()
     optimizer.build(weights)
-    specs = [tf.TensorSpec(shape, dtype) for shape in _SHAPES]
+    specs = [tf.TensorSpec(shape, dtype) for shape in shapes]
     function = _rank_of_one(updates, lambda *gradients: optimizer.apply(list(gradients), weights), specs)
     for turn in range(10):
         scale = np.inf if turn == 4 and isinstance(optimizer, keras.optimizers.LossScaleOptimizer) else 0.01
-        _run(function, *(random.normal(size=shape).astype(dtype) * np.array(scale, dtype) for shape in _SHAPES))
+        _run(function, *(random.normal(size=shape).astype(dtype) * np.array(scale, dtype) for shape in shapes))
     return [np.array(one.numpy()) for one in [*weights, *optimizer.variables]], _num_calls(function)
 
 
@@ -154,6 +157,22 @@ def test_an_optimizer_has_the_bits_of_its_operations(name: str, dtype: str) -> N
     for index, (one, other) in enumerate(zip(alone, fused, strict=True)):
         assert_same_bits(one, other, index)
     assert num_calls > 0, "nothing was fused: this test would prove nothing"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_large_weights_too(dtype: str) -> None:
+    """Several threads share them, and new values go past the caches."""
+    shapes = [(700, 401), (300_007,), (1, 33)]
+    alone, _ = _trained(keras.optimizers.Adam, None, dtype, shapes)
+    fused, _ = _trained(keras.optimizers.Adam, FusedUpdateCalls(), dtype, shapes)
+    for index, (one, other) in enumerate(zip(alone, fused, strict=True)):
+        assert_same_bits(one, other, index)
+
+
+def test_equal_loops_are_compiled_once() -> None:
+    before = compiled.cache_info().currsize
+    _trained(keras.optimizers.Adam, FusedUpdateCalls(), "float32", [(70, 41), (3, 7, 211), (5000,)])
+    assert compiled.cache_info().currsize <= before + 1
 
 
 # Graphs that no optimizer has
