@@ -10,24 +10,25 @@ KIND = ((3, 50), "float32")
 
 
 def test_arrays_are_aligned_and_of_the_shape() -> None:
-    arrays = SpareArrays().take([KIND, ((7,), "float64"), ((0, 4), "float32")])
+    arrays, addresses = SpareArrays().take([KIND, ((7,), "float64"), ((0, 4), "float32")])
     assert [(one.shape, one.dtype.name) for one in arrays] == [
         ((3, 50), "float32"),
         ((7,), "float64"),
         ((0, 4), "float32"),
     ]
-    assert all(one.ctypes.data % 64 == 0 for one in arrays[:2])
+    assert all(address % 64 == 0 for address in addresses)
+    assert addresses[:2] == [one.ctypes.data for one in arrays[:2]]
     assert all(one.flags.c_contiguous and one.flags.writeable for one in arrays)
 
 
 def test_who_holds_an_array_keeps_it() -> None:
     spare = SpareArrays()
-    first, second = spare.take([KIND, KIND])
+    [first, second], _ = spare.take([KIND, KIND])
     assert not np.shares_memory(first, second)
     part = first[1]
     where = second.ctypes.data
     del first, second
-    third, fourth = spare.take([KIND, KIND])
+    [third, fourth], _ = spare.take([KIND, KIND])
     assert not np.shares_memory(part, third)
     assert not np.shares_memory(part, fourth)
     assert where in (third.ctypes.data, fourth.ctypes.data), "nobody held it"
@@ -47,7 +48,7 @@ def test_threads_never_share_an_array() -> None:
 
     def use(number: int) -> bool:
         for _ in range(200):
-            [array] = spare.take([KIND])
+            [array], _ = spare.take([KIND])
             array[:] = number
             if not (array == number).all():
                 return False

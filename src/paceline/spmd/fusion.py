@@ -76,12 +76,14 @@ class FusedUpdates:
         inputs: The traced tensors that they read.
         runner: Who builds them.
         name: Among the operations of a program.
+        traceback: Where the script has the first of its assignments.
     """
 
     updates: tuple[Update, ...]
     inputs: tuple[Any, ...]
     runner: Updates
     name: str
+    traceback: Any
     type: str = "FusedUpdates"
     outputs: tuple[Any, ...] = ()
 
@@ -259,7 +261,9 @@ class _Regions:
             Update(one.loop(), one.shape, placed(one.numbers), placed(one.vectors), placed(one.variables))
             for one in self._loops[level]
         )
-        return FusedUpdates(updates, tuple(tensors), runner, f"fused_updates_{level}"), tuple(places)
+        first = self._nodes[min(self._in_loops[level] & self._assignments)].op
+        op = FusedUpdates(updates, tuple(tensors), runner, f"fused_updates_{level}", first.traceback)
+        return op, tuple(places)
 
     # What the loops ask
 

@@ -9,7 +9,6 @@ import ctypes
 import functools
 import importlib.util
 import platform
-from collections.abc import Sequence
 from typing import Any
 
 from paceline.spmd.loops import NAME, Loop, llvm_of
@@ -40,11 +39,6 @@ def compiled(loop: Loop) -> Compiled:
     )
     _engines.append(engine)
     return function
-
-
-def table_of(addresses: Sequence[int]) -> Any:
-    """The table of addresses that a compiled loop takes."""
-    return (ctypes.c_void_p * len(addresses))(*addresses)
 
 
 def _target() -> tuple[Any, Any]:

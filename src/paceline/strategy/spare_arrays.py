@@ -33,8 +33,8 @@ class SpareArrays:
         self._num_calls = 0
         self._arrays: dict[tuple[tuple[int, ...], str], list[_Array]] = {}
 
-    def take(self, kinds: Sequence[tuple[tuple[int, ...], str]]) -> list[Any]:
-        """Arrays for one call: of undefined content, aligned, in C's order, and read by nobody.
+    def take(self, kinds: Sequence[tuple[tuple[int, ...], str]]) -> tuple[list[Any], list[int]]:
+        """Arrays for one call, and their addresses: of undefined content, aligned, in C's order, and read by nobody.
 
         Args:
             kinds: For each its shape and its type.
@@ -44,7 +44,7 @@ class SpareArrays:
             if self._num_calls % _MANY_CALLS == 0:
                 self._forget()
             starts: dict[tuple[tuple[int, ...], str], int] = {}
-            taken = []
+            taken, addresses = [], []
             for kind in kinds:
                 arrays = self._arrays.setdefault(kind, [])
                 place = starts.get(kind, 0)
@@ -55,7 +55,8 @@ class SpareArrays:
                 starts[kind] = place + 1
                 arrays[place].last_call = self._num_calls
                 taken.append(arrays[place].array)
-            return taken
+                addresses.append(arrays[place].address)
+            return taken, addresses
 
     def num_bytes(self) -> int:
         """Of all arrays that may be taken again."""
@@ -70,13 +71,14 @@ class SpareArrays:
 class _Array:
     """An array, and when it was taken last."""
 
-    __slots__ = ("_memory", "array", "last_call")
+    __slots__ = ("_memory", "address", "array", "last_call")
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         self._memory = np.empty(size + ALIGNMENT, np.uint8)
         start = -self._memory.ctypes.data % ALIGNMENT
         self.array = self._memory[start : start + size].view(dtype).reshape(shape)
+        self.address = self._memory.ctypes.data + start
         self.last_call = 0
 
     def is_spare(self) -> bool:
