@@ -164,14 +164,14 @@ def test_large_weights_too(dtype: str) -> None:
     """Several threads share them, and new values go past the caches."""
     shapes = [(700, 401), (300_007,), (1, 33)]
     alone, _ = _trained(keras.optimizers.Adam, None, dtype, shapes)
-    fused, _ = _trained(keras.optimizers.Adam, FusedUpdateCalls(), dtype, shapes)
+    fused, _ = _trained(keras.optimizers.Adam, FusedUpdateCalls(least_entries=1000), dtype, shapes)
     for index, (one, other) in enumerate(zip(alone, fused, strict=True)):
         assert_same_bits(one, other, index)
 
 
 def test_equal_loops_are_compiled_once() -> None:
     before = compiled.cache_info().currsize
-    _trained(keras.optimizers.Adam, FusedUpdateCalls(), "float32", [(70, 41), (3, 7, 211), (5000,)])
+    _trained(keras.optimizers.Adam, FusedUpdateCalls(least_entries=1000), "float32", [(70, 41), (3, 7, 211), (5000,)])
     assert compiled.cache_info().currsize <= before + 1
 
 
@@ -253,7 +253,9 @@ def test_what_was_read_stays_as_it_was() -> None:
     """A callback's tensor, a slice of one, and an array that shares its memory."""
     variable = tf.Variable(np.arange(5000, dtype=np.float32))
     function = _rank_of_one(
-        FusedUpdateCalls(), lambda g: variable.assign_sub(g * 2.0 + variable), [tf.TensorSpec([5000], tf.float32)]
+        FusedUpdateCalls(least_entries=1000),
+        lambda g: variable.assign_sub(g * 2.0 + variable),
+        [tf.TensorSpec([5000], tf.float32)],
     )
     kept = []
     for turn in range(6):
@@ -270,7 +272,9 @@ def test_what_was_read_stays_as_it_was() -> None:
 def test_memory_does_not_grow_with_the_steps() -> None:
     variable = tf.Variable(np.zeros(5000, np.float32))
     function = _rank_of_one(
-        FusedUpdateCalls(), lambda g: variable.assign_sub(g * 2.0), [tf.TensorSpec([5000], tf.float32)]
+        FusedUpdateCalls(least_entries=1000),
+        lambda g: variable.assign_sub(g * 2.0),
+        [tf.TensorSpec([5000], tf.float32)],
     )
     addresses = set()
     for _ in range(50):

@@ -26,9 +26,10 @@ class Lines:
     Args:
         program: Of one worker.
         excluded: Handles of variables that stay outside.
+        least_entries: Variables with fewer stay outside, too.
     """
 
-    def __init__(self, program: Program, excluded: set[Ref]) -> None:
+    def __init__(self, program: Program, excluded: set[Ref], least_entries: int) -> None:
         self.program = program
         self.nodes = program.nodes
         self._makers = {ref: number for number, node in enumerate(self.nodes) for ref in node.outputs}
@@ -38,18 +39,13 @@ class Lines:
                 self._sources.update(
                     (out, self.source(ref)) for out, ref in zip(node.outputs, node.inputs, strict=True)
                 )
-        handles = self._handles() - excluded
+        handles = self._handles(least_entries) - excluded
         lines = self._possible(handles)
         self.variables = self._worth_it(handles, lines)
         """Handles of the variables that loops read and assign."""
         self.assignments = [number for number, node in enumerate(self.nodes) if self._assigns(node, self.variables)]
         self.members = self._behind(self.assignments, self._possible(self.variables))
         """The assignments, and the lines that they are computed of."""
-
-    @property
-    def num_entries(self) -> int:
-        """Of all variables that are assigned, for each assignment."""
-        return sum(math.prod(shape_of(self.nodes[number].op.inputs[1]) or ()) for number in self.assignments)
 
     def source(self, ref: Ref) -> Ref:
         """What a tensor is that has only another name."""
@@ -63,12 +59,13 @@ class Lines:
         """The number of the node that makes a tensor, also if that only names it; -1: it is an input."""
         return self._makers.get(ref, -1)
 
-    def _handles(self) -> set[Ref]:
+    def _handles(self, least_entries: int) -> set[Ref]:
         """Of variables of floats that are assigned, and that no operation takes but reads and assignments."""
         handles: set[Ref] = set()
         others: set[Ref] = set()
         for node in self.nodes:
-            if node.op.type in ASSIGNMENTS and shape_of(node.op.inputs[1]) is not None:
+            shape = shape_of(node.op.inputs[1]) if node.op.type in ASSIGNMENTS else None
+            if shape is not None and math.prod(shape) >= least_entries:
                 handles.add(node.inputs[0])
             elif node.op.type not in (READ, "VariableShape"):
                 others.update(node.inputs)

@@ -52,7 +52,7 @@ class Updates(Protocol):
 
     @property
     def least_entries(self) -> int:
-        """Where all assignments together have fewer entries, the operations of the graph are faster than loops."""
+        """Of a variable with fewer, the operations of the graph may be faster than a loop."""
         ...
 
     def build(self, updates: Sequence[Update], inputs: Sequence[Any]) -> None:
@@ -115,8 +115,8 @@ def fused(program: Program, runner: Updates) -> Program:
     """
     excluded: set[Ref] = set()
     while True:
-        lines = Lines(program, excluded)
-        if lines.num_entries < runner.least_entries:
+        lines = Lines(program, excluded, runner.least_entries)
+        if not lines.assignments:
             return program
         regions = _Regions(lines)
         if not (wrong := regions.read_too_late()):

@@ -266,7 +266,7 @@ def llvm_of(loop: Loop, processor: str) -> str:
             passed.append(f"{sort} {name}")
     rest = ", ".join(passed)
     text += [
-        f"define void @{NAME}(i64 %begin, i64 %end, i1 %streamed, ptr %table) {{",
+        f"define void @{NAME}(i64 %begin, i64 %end, i1 zeroext %streamed, ptr %table) {{",
         *opened,
         "%length = sub i64 %end, %begin",
         f"%short = srem i64 %length, {several.width}",
@@ -289,6 +289,41 @@ def llvm_of(loop: Loop, processor: str) -> str:
     ]
     return "\n".join(text) + "\n"
 
+
+RUNNER = "paceline_run"
+
+RUNNER_TEXT = f"""
+define void @{RUNNER}(i64 %count, ptr %records) {{
+entry:
+  %any = icmp slt i64 0, %count
+  br i1 %any, label %turn, label %done
+turn:
+  %i = phi i64 [ 0, %entry ], [ %next, %turn ]
+  %record = getelementptr [5 x i64], ptr %records, i64 %i
+  %loop.word = load i64, ptr %record
+  %begin.at = getelementptr i64, ptr %record, i64 1
+  %begin = load i64, ptr %begin.at
+  %end.at = getelementptr i64, ptr %record, i64 2
+  %end = load i64, ptr %end.at
+  %streamed.at = getelementptr i64, ptr %record, i64 3
+  %streamed.word = load i64, ptr %streamed.at
+  %table.at = getelementptr i64, ptr %record, i64 4
+  %table.word = load i64, ptr %table.at
+  %loop = inttoptr i64 %loop.word to ptr
+  %streamed = icmp ne i64 %streamed.word, 0
+  %table = inttoptr i64 %table.word to ptr
+  call void %loop(i64 %begin, i64 %end, i1 zeroext %streamed, ptr %table)
+  %next = add nuw nsw i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %turn, label %done
+done:
+  ret void
+}}
+"""
+"""A function of `(number of records, records)` that runs loops one after the other, without Python in between.
+
+A record is five words: the address of a loop's function, and its four arguments.
+"""
 
 _CALLED = ("sqrt", "fabs")
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from paceline.spmd.fusion import Update
 from paceline.spmd.loops import ALIGNMENT, is_streamed
-from paceline.strategy.loop_compiler import compiled, is_available
+from paceline.strategy.loop_compiler import compiled, is_available, runner
 from paceline.strategy.python_calls import RegisteredFunction, keep_thread_state
 from paceline.strategy.spare_arrays import SpareArrays
 
@@ -60,10 +60,11 @@ class FusedUpdateCalls:
     """`fusion.Updates` by calls of Python.
 
     Args:
-        least_entries: See `fusion.Updates`. A call takes as long as a dozen operations.
+        least_entries: See `fusion.Updates`. With Adam, loops are faster from some 4,000 entries a weight on one core,
+            and from some 20,000 on two, where TensorFlow runs two operations at a time (200 weights, AMD EPYC).
     """
 
-    def __init__(self, least_entries: int = 4096) -> None:
+    def __init__(self, least_entries: int = 16384) -> None:
         self.least_entries = least_entries
 
     def build(self, updates: Sequence[Update], inputs: Sequence[Any]) -> None:
@@ -104,6 +105,7 @@ class _Call(RegisteredFunction):
         num_arguments = len(places) + sum(len(update.variables) for update in updates)
         next_variable = len(places)
         order: list[int] = []
+        place_of_table = 0
         for update in updates:
             arguments = [places[place] for place in (*update.numbers, *update.vectors)]
             arguments += range(next_variable, next_variable + len(update.variables))
@@ -112,13 +114,19 @@ class _Call(RegisteredFunction):
             order += [*arguments, *(num_arguments + len(self._kinds) + index for index in range(len(written)))]
             self._kinds += [(update.shape, update.loop.dtype)] * len(written)
             self.are_written += [number in written for number in range(len(update.variables))]
-            self._jobs.append(_Job(update, arguments))
+            self._jobs.append(_Job(update, arguments, place_of_table * np.uint64().itemsize))
+            place_of_table = len(order)
         self._order = np.array(order)
         """Of all addresses, those of the arguments before those of the results: the table of each loop, one by one."""
         self.output_types = [dtype for _, dtype in self._kinds]
         self.output_shapes = [shape for shape, _ in self._kinds]
         num_entries = sum(job.num_entries for job in self._jobs)
-        self._num_threads = max(1, min(_num_threads(), num_entries // _LEAST_PER_THREAD))
+        num_threads = max(1, min(_num_threads(), num_entries // _LEAST_PER_THREAD))
+        self._records = [
+            np.array([job.record(number, num_threads) for job in self._jobs], np.int64).reshape(-1, 5)
+            for number in range(num_threads)
+        ]
+        """For each thread those that the runner takes, with the place of each table in place of its address."""
         super().__init__(self._run)
 
     def _run(self, device: str, arguments: Sequence[Any]) -> list[Any]:
@@ -130,31 +138,37 @@ class _Call(RegisteredFunction):
         for job in self._jobs:
             job.check(arrays)
         addresses = np.array([*map(_address_of, arrays), *made], np.uint64)[self._order]
-        others = [_threads().submit(self._share, addresses, number) for number in range(1, self._num_threads)]
-        self._share(addresses, 0)
+        records = [one.copy() for one in self._records]
+        for one in records:
+            one[:, 4] += addresses.ctypes.data
+        others = [_threads().submit(runner(), len(one), one.ctypes.data) for one in records[1:]]
+        runner()(len(records[0]), records[0].ctypes.data)
         for other in others:
             other.result()
         return results
 
-    def _share(self, addresses: Any, number: int) -> None:
-        """Computes one thread's entries of each loop."""
-        table = addresses.ctypes.data
-        for job in self._jobs:
-            share = -(-job.num_entries // (self._num_threads * ALIGNMENT)) * ALIGNMENT
-            begin, end = min(share * number, job.num_entries), min(share * (number + 1), job.num_entries)
-            job.function(begin, end, job.is_streamed, table)
-            table += job.num_addresses * addresses.itemsize
-
 
 class _Job:
-    """A compiled loop: which arguments of the call it is given, and how many entries they have."""
+    """A compiled loop: which arguments of the call it is given, and how many entries they have.
 
-    def __init__(self, update: Update, arguments: Sequence[int]) -> None:
-        self.function = compiled(update.loop)
-        self.num_addresses = len(arguments) + len(update.loop.written)
+    Args:
+        update: The loop, and what it is given.
+        arguments: The arguments of the call that are its numbers, vectors and variables.
+        place: Where its table begins among all addresses, in bytes.
+    """
+
+    def __init__(self, update: Update, arguments: Sequence[int], place: int) -> None:
         self.num_entries = math.prod(update.shape)
-        self.is_streamed = is_streamed(update.loop, self.num_entries)
         self._arrays = arguments[len(update.numbers) :]
+        self._function = compiled(update.loop)
+        self._is_streamed = is_streamed(update.loop, self.num_entries)
+        self._place = place
+
+    def record(self, number: int, num_threads: int) -> tuple[int, int, int, int, int]:
+        """What the runner is given for one thread's share of the entries."""
+        share = -(-self.num_entries // (num_threads * ALIGNMENT)) * ALIGNMENT
+        begin, end = min(share * number, self.num_entries), min(share * (number + 1), self.num_entries)
+        return self._function, begin, end, self._is_streamed, self._place
 
     def check(self, arrays: Sequence[Any]) -> None:
         """Raises `ValueError` if an array is not as long as the trace has said: a loop would read what lies behind."""
