@@ -20,7 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.spmd.fusion import Update
-from paceline.spmd.loops import ALIGNMENT, is_streamed
+from paceline.spmd.loop_text import is_streamed
+from paceline.spmd.loops import ALIGNMENT
 from paceline.strategy.loop_compiler import compiled, is_available, runner
 from paceline.strategy.python_calls import RegisteredFunction, keep_thread_state
 from paceline.strategy.spare_arrays import SpareArrays

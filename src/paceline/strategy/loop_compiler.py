@@ -11,7 +11,8 @@ import importlib.util
 import platform
 from typing import Any
 
-from paceline.spmd.loops import NAME, RUNNER, RUNNER_TEXT, Loop, llvm_of
+from paceline.spmd.loop_text import NAME, RUNNER, RUNNER_TEXT, llvm_of
+from paceline.spmd.loops import Loop
 
 
 def is_available() -> bool:
@@ -27,7 +28,7 @@ def compiled(loop: Loop) -> int:
 
 @functools.cache
 def runner() -> Any:
-    """A function of C that runs loops without Python's lock: see `loops.RUNNER_TEXT`."""
+    """A function of C that runs loops without Python's lock: see `loop_text.RUNNER_TEXT`."""
     return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(_address_of(RUNNER_TEXT, RUNNER))
 
 
