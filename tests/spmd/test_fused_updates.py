@@ -246,6 +246,22 @@ def test_any_graph_has_its_bits(lines: Sequence[tuple[Any, ...]]) -> None:
         assert_same_bits(one, other, index)
 
 
+def test_a_variable_may_get_its_first_value() -> None:
+    """It was read, although no line needs what it was."""
+    weight = tf.Variable(np.arange(50, dtype=np.float32))
+    first = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[50], shared_name="first_value_of_a_test")
+
+    def step(x: Any) -> None:
+        weight.assign_add(x * 2.0)
+        tf.raw_ops.AssignVariableOp(resource=first, value=weight * x)
+
+    function = _rank_of_one(FusedUpdateCalls(least_entries=1), step, [tf.TensorSpec([50], tf.float32)])
+    _run(function, np.full(50, 3.0, np.float32))
+    value = tf.raw_ops.ReadVariableOp(resource=first, dtype=tf.float32)
+    np.testing.assert_array_equal(value, (np.arange(50) + 6.0) * 3.0)
+    assert _num_calls(function) == 1
+
+
 # Memory
 
 

@@ -319,7 +319,7 @@ class _Written:
     def loop(self) -> Loop:
         """All lines."""
         are_decisions = tuple(tensor.dtype.name == "bool" for tensor in self.numbers.values())
-        return Loop(self._dtype, are_decisions, len(self.vectors), len(self.variables), tuple(self._lines))
+        return Loop(self._dtype, are_decisions, len(self.vectors), tuple(self._lines))
 
     def _node(self, node: Node) -> int:
         if node.op.type == READ:

@@ -43,8 +43,8 @@ on others.
 def llvm_of(loop: Loop, processor: str) -> str:
     """The loop in LLVM's language, as a function of `(first entry, last entry + 1, is streamed, addresses)`.
 
-    The addresses are those of the numbers, the vectors, the variables before, and the written variables after; all
-    arrays lie apart. Three loops follow each other: the last one takes what is left by one that takes as many entries
+    The addresses are those of the numbers, the vectors, the variables that are read, and the new values of those that
+    are written; all arrays lie apart. Three loops follow each other: the last one takes what is left by one that takes as many entries
     as `ALIGNMENT` bytes have, and writes past the caches or, if not `is streamed`, into them.
 
     Args:
@@ -145,7 +145,7 @@ def is_streamed(loop: Loop, num_entries: int) -> bool:
 def _arguments(loop: Loop, kind: Kind) -> list[tuple[str, str]]:
     """The types and names of what a loop is given."""
     arrays = [f"%v{index}" for index in range(loop.num_vectors)]
-    arrays += [f"%o{index}" for index in range(loop.num_variables)]
+    arrays += [f"%o{index}" for index in loop.read]
     arrays += [f"%w{index}" for index in loop.written]
     numbers = [("i1" if is_bool else kind.entry, f"%n{index}") for index, is_bool in enumerate(loop.numbers)]
     return [*numbers, *(("ptr", name) for name in arrays)]

@@ -172,15 +172,25 @@ class Loop:
         dtype: The type of all entries and numbers: `float32` or `float64`.
         numbers: For each number whether it is true or false, and no number.
         num_vectors: How many vectors it reads.
-        num_variables: How many variables it reads or writes.
         lines: In order.
     """
 
     dtype: str
     numbers: tuple[bool, ...]
     num_vectors: int
-    num_variables: int
     lines: tuple[Line, ...]
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The variables whose value before it needs, in order: others may have none yet."""
+        found: set[int] = set()
+        assigned: set[int] = set()
+        for line in self.lines:
+            if line.what == "read" and line.args[0] not in assigned:
+                found.add(line.args[0])
+            elif line.what == "assign":
+                assigned.add(line.args[0])
+        return tuple(sorted(found))
 
     @property
     def written(self) -> tuple[int, ...]:

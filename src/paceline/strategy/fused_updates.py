@@ -78,7 +78,7 @@ class FusedUpdateCalls:
             variables = [
                 tf.raw_ops.ReadVariableOp(resource=inputs[place], dtype=update.loop.dtype)
                 for update in updates
-                for place in update.variables
+                for place in (update.variables[number] for number in update.loop.read)
             ]
             call = _Call(updates, {place: index for index, place in enumerate(given)})
             outputs = tf.raw_ops.PyFunc(input=[*given.values(), *variables], token=call.token, Tout=call.output_types)
@@ -103,14 +103,14 @@ class _Call(RegisteredFunction):
         self._kinds: list[tuple[tuple[int, ...], str]] = []
         self.are_written: list[bool] = []
         """For each variable whether the call has a new value for it."""
-        num_arguments = len(places) + sum(len(update.variables) for update in updates)
+        num_arguments = len(places) + sum(len(update.loop.read) for update in updates)
         next_variable = len(places)
         order: list[int] = []
         place_of_table = 0
         for update in updates:
             arguments = [places[place] for place in (*update.numbers, *update.vectors)]
-            arguments += range(next_variable, next_variable + len(update.variables))
-            next_variable += len(update.variables)
+            arguments += range(next_variable, next_variable + len(update.loop.read))
+            next_variable += len(update.loop.read)
             written = update.loop.written
             order += [*arguments, *(num_arguments + len(self._kinds) + index for index in range(len(written)))]
             self._kinds += [(update.shape, update.loop.dtype)] * len(written)
