@@ -44,8 +44,8 @@ def llvm_of(loop: Loop, processor: str) -> str:
     """The loop in LLVM's language, as a function of `(first entry, last entry + 1, is streamed, addresses)`.
 
     The addresses are those of the numbers, the vectors, the variables that are read, and the new values of those that
-    are written; all arrays lie apart. Three loops follow each other: the last one takes what is left by one that takes as many entries
-    as `ALIGNMENT` bytes have, and writes past the caches or, if not `is streamed`, into them.
+    are written; all arrays lie apart. Three loops follow each other: the last one takes what is left by one that takes
+    as many entries as `ALIGNMENT` bytes have, and writes past the caches or, if not `is streamed`, into them.
 
     Args:
         loop: What is computed.
