@@ -1,5 +1,6 @@
 """Updates as loops: the bits of the graph's operations, for any optimizer, and for graphs that no optimizer has."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -185,7 +186,27 @@ _LINES = st.one_of(
     st.tuples(st.sampled_from(["assign", "assign_add", "assign_sub"]), st.integers(0, 2), st.integers(0, 99)),
     st.tuples(st.sampled_from(["sum", "number", "return", "identities"]), st.integers(0, 99)),
     st.tuples(st.just("scatter"), st.integers(0, 2)),
+    st.tuples(st.sampled_from(["function", "behind"]), st.integers(0, 2), st.integers(0, 99)),
 )
+
+
+@tf.function(autograph=False)
+def _assigned_in_function(variable: Any, value: Any) -> list[Any]:
+    """Whoever takes a result of this waits for both assignments."""
+    variable.assign(variable * value)
+    variable.assign(variable / (1.0 + tf.abs(tf.reduce_sum(variable))))
+    return [value * 2.0, variable.read_value()]
+
+
+def _read_behind(variable: Any, value: Any) -> list[Any]:
+    with tf.control_dependencies([value]):
+        return [variable.read_value()]
+
+
+_OF_VARIABLES: dict[str, Callable[[Any, Any], list[Any]]] = {
+    "function": _assigned_in_function,
+    "behind": _read_behind,
+}
 
 
 def _drawn(lines: Sequence[tuple[Any, ...]]) -> Step:
@@ -208,6 +229,8 @@ def _drawn(lines: Sequence[tuple[Any, ...]]) -> Step:
                     (decisions if step.is_decision else vectors).append(made)
             elif what.startswith("assign"):
                 getattr(variables[args[0]], what)(vectors[args[1] % len(vectors)])
+            elif what in _OF_VARIABLES:
+                vectors += _OF_VARIABLES[what](variables[args[0]], vectors[args[1] % len(vectors)])
             elif what == "sum":
                 numbers.append(tf.reduce_sum(vectors[args[0] % len(vectors)]))
             elif what == "number":
@@ -260,6 +283,123 @@ def test_a_variable_may_get_its_first_value() -> None:
     value = tf.raw_ops.ReadVariableOp(resource=first, dtype=tf.float32)
     np.testing.assert_array_equal(value, (np.arange(50) + 6.0) * 3.0)
     assert _num_calls(function) == 1
+
+
+def assert_bits_of_operations(make: Callable[[], Step], *data: np.ndarray) -> int:
+    """Two runs with loops and without are equal; returns how many loops ran."""
+    found = []
+    for updates in (None, FusedUpdateCalls(least_entries=1)):
+        step = make()
+        function = _rank_of_one(updates, step.function, [tf.TensorSpec(one.shape, one.dtype) for one in data])
+        outputs = [_run(function, *data) for _ in range(2)][-1]
+        found.append([*(one.numpy() for one in outputs), *(np.array(one.numpy()) for one in step.variables())])
+    for index, (one, other) in enumerate(zip(*found, strict=True)):
+        assert_same_bits(one, other, index)
+    return _num_calls(function)
+
+
+_EIGHT = np.linspace(-1.0, 2.0, 8)
+
+
+def test_a_decision_between_other_types_is_not_of_a_loop() -> None:
+    def make() -> Step:
+        variable = tf.Variable(np.arange(8, dtype=np.float32))
+        return Step(lambda x: variable.assign(tf.where(x > 0.0, variable * 2.0, -variable)), lambda: [variable])
+
+    assert_bits_of_operations(make, _EIGHT)
+
+
+def test_who_reads_a_function_s_result_waits_for_its_assignments() -> None:
+    def make() -> Step:
+        first, second, third = (tf.Variable(np.arange(8, dtype=np.float64) + number) for number in range(3))
+
+        @tf.function(autograph=False)
+        def inner(x: Any) -> Any:
+            first.assign(first * x)
+            second.assign(second + x * 2.0)
+            return first.read_value()
+
+        def step(x: Any) -> Any:
+            y = inner(x)
+            third.assign(second * y + third)
+            first.assign(_assigned_in_function(first, x)[0] * 3.0)
+            return y
+
+        return Step(step, lambda: [first, second, third])
+
+    assert assert_bits_of_operations(make, _EIGHT) > 0
+
+
+def test_a_variable_under_two_names_stays_outside() -> None:
+    def make() -> Step:
+        variable = tf.Variable(np.arange(8, dtype=np.float64))
+
+        def step(x: Any) -> None:
+            other = tf.raw_ops.Identity(input=variable.handle)
+            before = tf.raw_ops.ReadVariableOp(resource=other, dtype=tf.float64)
+            with tf.control_dependencies([before]):
+                between = tf.raw_ops.AssignVariableOp(resource=variable.handle, value=tf.sin(x))
+            with tf.control_dependencies([between]):
+                tf.raw_ops.AssignVariableOp(resource=other, value=before * 2.0 + x)
+
+        return Step(step, lambda: [variable])
+
+    assert_bits_of_operations(make, _EIGHT)
+
+
+def test_a_variable_of_two_shapes_stays_outside() -> None:
+    def make() -> Step:
+        variable = tf.Variable(np.arange(8, dtype=np.float64), shape=[None])
+
+        def step(x: Any) -> None:
+            variable.assign(x[:4] * 2.0)
+            variable.assign(x * 3.0)
+
+        return Step(step, lambda: [variable])
+
+    assert_bits_of_operations(make, _EIGHT)
+
+
+def test_a_loop_waits_for_python_that_comes_before_its_vectors() -> None:
+    def make() -> Step:
+        variable = tf.Variable(np.arange(8, dtype=np.float64))
+
+        def python() -> int:
+            time.sleep(0.05)
+            variable.assign(variable * 100.0)
+            return 0
+
+        def step(x: Any) -> None:
+            with tf.control_dependencies([tf.py_function(python, [], tf.int64)]):
+                behind = tf.identity(x)
+            variable.assign_add(behind * 2.0)
+
+        return Step(step, lambda: [variable])
+
+    assert_bits_of_operations(make, _EIGHT)
+
+
+def test_norms_behind_many_layers_take_no_time() -> None:
+    """Numbers were compared by all that they are computed of: 30 times longer for each layer."""
+
+    def make() -> Step:
+        weights = [tf.Variable(np.full((8, 8), 0.1 + number)) for number in range(6)]
+
+        def step(x: Any) -> None:
+            y = x
+            with tf.GradientTape() as tape:
+                for weight in weights:
+                    y = y + tf.matmul((y - tf.reduce_mean(y)) / (1.0 + tf.norm(y)), weight)
+                loss = tf.reduce_sum(tf.square(y))
+            gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, weights), 1.0)
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.assign_sub(gradient * 0.1)
+
+        return Step(step, lambda: weights)
+
+    begin = time.monotonic()
+    assert assert_bits_of_operations(make, np.outer(_EIGHT, _EIGHT)) > 0
+    assert time.monotonic() - begin < 60.0
 
 
 # Memory

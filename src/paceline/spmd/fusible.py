@@ -36,9 +36,8 @@ class Lines:
         self._sources: dict[Ref, Ref] = {}
         for node in self.nodes:
             if node.op.type in _SAME:
-                self._sources.update(
-                    (out, self.source(ref)) for out, ref in zip(node.outputs, node.inputs, strict=True)
-                )
+                for output, ref in zip(node.outputs, node.inputs, strict=True):
+                    self._name(output, self.source(ref), node)
         handles = self._handles(least_entries) - excluded
         lines = self._possible(handles)
         self.variables = self._worth_it(handles, lines)
@@ -46,6 +45,13 @@ class Lines:
         self.assignments = [number for number, node in enumerate(self.nodes) if self._assigns(node, self.variables)]
         self.members = self._behind(self.assignments, self._possible(self.variables))
         """The assignments, and the lines that they are computed of."""
+
+    def _name(self, output: Ref, source: Ref, node: Node) -> None:
+        """`output` is `source` by another name, unless whoever reads it waits for more: for a function's effects."""
+        maker = self._makers.get(source, -1)
+        known = self.nodes[maker].before | {maker} if maker != -1 else frozenset[int]()
+        if node.before <= known and node.op.inputs[0].dtype.name != "resource":
+            self._sources[output] = source
 
     def source(self, ref: Ref) -> Ref:
         """What a tensor is that has only another name."""
@@ -61,15 +67,21 @@ class Lines:
 
     def _handles(self, least_entries: int) -> set[Ref]:
         """Of variables of floats that are assigned, and that no operation takes but reads and assignments."""
-        handles: set[Ref] = set()
+        shapes: dict[Ref, tuple[int, ...]] = {}
         others: set[Ref] = set()
         for node in self.nodes:
             shape = shape_of(node.op.inputs[1]) if node.op.type in ASSIGNMENTS else None
             if shape is not None and math.prod(shape) >= least_entries:
-                handles.add(node.inputs[0])
+                if shapes.setdefault(node.inputs[0], shape) != shape:
+                    others.add(node.inputs[0])  # of a variable whose shape is open
             elif node.op.type not in (READ, "VariableShape"):
                 others.update(node.inputs)
-        return handles - others
+        # What a program makes of a handle would be another name for the same variable.
+        made = {ref for ref in shapes if (maker := self._makers.get(ref, -1)) != -1 and not self._is_new(maker)}
+        return shapes.keys() - others - made
+
+    def _is_new(self, maker: int) -> bool:
+        return bool(self.nodes[maker].op.type == "VarHandleOp")
 
     def _possible(self, handles: set[Ref]) -> set[int]:
         """The nodes that can be lines."""
@@ -106,9 +118,14 @@ class Lines:
                 return False
             if tensor.shape.rank != 0 and shape_of(tensor, is_decision=is_decision) != shape:
                 return False
-            if tensor.shape.rank != 0 and is_decision and self.maker(ref) not in lines:
-                return False  # a vector of decisions from outside
+            if tensor.shape.rank != 0 and is_decision and not self._decides(ref, entry, lines):
+                return False
         return True
+
+    def _decides(self, ref: Ref, entry: Any, lines: set[int]) -> bool:
+        """Whether decisions are made within a loop, and from entries of its type."""
+        maker = self.maker(ref)
+        return maker in lines and self.nodes[maker].op.inputs[-1].dtype == entry
 
     def _worth_it(self, handles: set[Ref], lines: set[int]) -> set[Ref]:
         """Those of which some assigned value is a line: a plain copy, or sum, is one pass anyway."""

@@ -17,7 +17,7 @@ value from within a region, such as a norm of clipped gradients, has a copy of i
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +26,9 @@ from paceline.spmd.fusible import ASSIGNMENTS, READ, Lines, shape_of
 from paceline.spmd.loops import Line, Loop
 from paceline.spmd.placements import R
 from paceline.spmd.programs import Node, Program, Ref, has_effect, in_order
+
+_MOST_VARIABLES = 32
+"""Of one loop. Updates of a weight have two to six; variables that depend on each other may be hundreds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +122,8 @@ def fused(program: Program, runner: Updates) -> Program:
         if not lines.assignments:
             return program
         regions = _Regions(lines)
-        if not (wrong := regions.read_too_late()):
-            return regions.replaced(runner)
+        if not (wrong := regions.read_too_late() | regions.too_large()):
+            return regions.replaced(runner) or program
         excluded |= wrong
 
 
@@ -132,7 +135,7 @@ class _Regions:
         self._nodes = lines.nodes
         self._assignments = set(lines.assignments)
         self._levels, self._outside = self._placed()
-        self._numbers: dict[Any, Ref] = {}
+        self._alike = self._found_alike()
         levels = sorted({self._levels[number] for number in self._assignments})
         self._in_loops = {level: self._behind_assignments(level) for level in levels}
         self._loops = {level: [_Written(self, part) for part in self._parts(level)] for level in levels}
@@ -211,27 +214,32 @@ class _Regions:
             if one in self._stays and self._outside[one] > self._levels[number]
         }
 
+    def too_large(self) -> set[Ref]:
+        """The variables of loops that take long to compile, and read too many arrays at once."""
+        loops = [loop for of_level in self._loops.values() for loop in of_level]
+        return {ref for loop in loops if len(loop.variables) > _MOST_VARIABLES for ref in loop.variables}
+
     # The new program
 
-    def replaced(self, runner: Updates) -> Program:
-        """With a node for each level."""
+    def replaced(self, runner: Updates) -> Program | None:
+        """With a node for each level; None if nodes would wait for each other."""
         kept = sorted(self._stays)
         places = {number: place for place, number in enumerate(kept)}
         of_level = {level: len(kept) + index for index, level in enumerate(self._loops)}
 
-        def waited(numbers: Iterable[int]) -> set[int]:
-            """The new numbers of these nodes; of one that has gone, of those that it waited for."""
-            found, seen, stack = set(), set(), list(numbers)
+        def waited(numbers: Iterable[int], passed: Collection[int] = ()) -> set[int]:
+            """The new numbers of these nodes; of one that has gone, or is passed, of those that it waited for."""
+            found, seen, stack = set(), {-1}, list(numbers)
             while stack:
                 if (number := stack.pop()) in seen:
                     continue
                 seen.add(number)
                 if number in self._assignments:
                     found.add(of_level[self._levels[number]])
-                elif number in places:
+                elif number in places and number not in passed:
                     found.add(places[number])
                 else:
-                    stack += self._nodes[number].before
+                    stack += [*self._nodes[number].before, *map(self._lines.maker_by_name, self._nodes[number].inputs)]
             return found
 
         nodes = []
@@ -240,9 +248,12 @@ class _Regions:
             nodes.append(Node(node.op, node.inputs, node.outputs, frozenset(waited(node.before))))
         for level, place in of_level.items():
             op, refs = self._operation(level, runner)
-            before = {one for number in self._in_loops[level] for one in self._nodes[number].before}
+            lines = self._in_loops[level]
+            # Only who assigns waits for copies outside, which read before.
+            read = waited(one for number in lines & self._assignments for one in self._nodes[number].before)
+            before = waited((one for number in lines for one in self._nodes[number].before), self._lines.members)
             earlier = {of_level[one] for one in of_level if one < level}  # also those that only read what this assigns
-            nodes.append(Node(op, refs, (), frozenset(waited(before) - {place} | earlier)))
+            nodes.append(Node(op, refs, (), frozenset((read | before | earlier) - {place})))
         return in_order(nodes, self._lines.program.inputs, self._lines.program.outputs)
 
     def _operation(self, level: int, runner: Updates) -> tuple[FusedUpdates, tuple[Ref, ...]]:
@@ -280,23 +291,31 @@ class _Regions:
         return self._lines.source(ref)
 
     def number(self, ref: Ref) -> Ref:
-        """A number that is computed alike: optimizers compute the same ones again for each weight."""
-        return self._numbers.setdefault(self._formula(ref), ref)
-
-    def _formula(self, ref: Ref) -> Any:
+        """The first number that is computed alike: optimizers compute the same ones again for each weight."""
         ref = self._lines.source(ref)
-        if (maker := self._lines.maker(ref)) == -1:
-            return ref
-        node = self._nodes[maker]
-        if node.op.type == READ:
-            return READ, node.inputs[0], node.before
-        if has_effect(node.op) or node.before or len(node.outputs) != 1:
-            return ref
-        attributes = {name: value for name, value in node.op.node_def.attr.items() if not name.startswith("_")}
-        if any(value.HasField("func") for value in attributes.values()):
-            return ref
-        told = tuple(sorted((name, value.SerializeToString()) for name, value in attributes.items()))
-        return node.op.type, told, *map(self._formula, node.inputs)
+        return self._alike.get(ref, ref)
+
+    def _found_alike(self) -> dict[Ref, Ref]:
+        """For each number that follows from numbers, or is read: the first that is computed in the same way."""
+        alike: dict[Ref, Ref] = {}
+        first: dict[Any, Ref] = {}
+        for node in self._nodes:
+            if len(node.outputs) == 1 and node.op.outputs[0].shape.rank == 0 and (how := _how(node)) is not None:
+                inputs = (alike.get(ref, ref) for ref in map(self._lines.source, node.inputs))
+                alike[node.outputs[0]] = first.setdefault((how, *inputs), node.outputs[0])
+        return alike
+
+
+def _how(node: Node) -> Any:
+    """What an operation computes of its inputs; None: something that is not always the same."""
+    if node.op.type == READ:
+        return READ, node.before
+    if has_effect(node.op) or node.before:
+        return None
+    attributes = {name: value for name, value in node.op.node_def.attr.items() if not name.startswith("_")}
+    if any(value.HasField("func") for value in attributes.values()):
+        return None
+    return node.op.type, tuple(sorted((name, value.SerializeToString()) for name, value in attributes.items()))
 
 
 class _Written:

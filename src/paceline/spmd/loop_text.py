@@ -23,21 +23,16 @@ _FLUSHING = {
         ],
         ["call void @llvm.x86.sse.ldmxcsr(ptr %before)"],
     ),
-    "aarch64": (
-        ["declare i64 @llvm.aarch64.get.fpcr()", "declare void @llvm.aarch64.set.fpcr(i64)"],
-        [
-            "%before = call i64 @llvm.aarch64.get.fpcr()",
-            "%flushing = or i64 %before, 16777216",
-            "call void @llvm.aarch64.set.fpcr(i64 %flushing)",
-        ],
-        ["call void @llvm.aarch64.set.fpcr(i64 %before)"],
-    ),
 }
 """For a processor: what is declared, what comes before a loop, and what comes behind it.
 
 TensorFlow computes with zeros in place of the smallest numbers (denormal ones), on all of its threads. A loop may run
 on others.
 """
+
+
+PROCESSORS = tuple(_FLUSHING)
+"""Those whose loops have been compared with TensorFlow's operations. On ARM, `Maximum` takes what is no number."""
 
 
 def llvm_of(loop: Loop, processor: str) -> str:

@@ -125,14 +125,15 @@ def _ordered(graph: Any) -> list[Any]:
     return ordered
 
 
-def in_order(nodes: Sequence[Node], inputs: tuple[Ref, ...], outputs: tuple[Ref, ...]) -> Program:
-    """The program of these nodes, which may come in any order."""
+def in_order(nodes: Sequence[Node], inputs: tuple[Ref, ...], outputs: tuple[Ref, ...]) -> Program | None:
+    """The program of these nodes, which may come in any order; None if some of them wait for each other."""
     order = Order(Program(tuple(nodes), inputs, outputs))
     numbers = []
     while order.ready:
         numbers.append(order.next())
         order.done(numbers[-1])
-    assert len(numbers) == len(nodes), "operations of a program wait for each other"
+    if len(numbers) < len(nodes):
+        return None
     return Program(_chosen(nodes, numbers), inputs, outputs)
 
 

@@ -11,16 +11,18 @@ import functools
 import logging
 import math
 import os
+import platform
+import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from paceline.spmd.fusion import Update
-from paceline.spmd.loop_text import is_streamed
+from paceline.spmd.loop_text import PROCESSORS, is_streamed
 from paceline.spmd.loops import ALIGNMENT
 from paceline.strategy.loop_compiler import compiled, is_available, runner
 from paceline.strategy.python_calls import RegisteredFunction, keep_thread_state
@@ -45,6 +47,8 @@ def fused_updates(*, tells: bool) -> "FusedUpdateCalls | None":
     """
     if tf.config.get_visible_devices("GPU"):
         return None
+    if platform.machine() not in PROCESSORS or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None  # whose rounding, or whose count of references, is another one
     if is_available():
         return FusedUpdateCalls()
     if tells:
@@ -75,11 +79,13 @@ class FusedUpdateCalls:
         for update in updates:
             given.update((place, inputs[place]) for place in (*update.numbers, *update.vectors))
         with tf.device("/device:CPU:0"):
-            variables = [
-                tf.raw_ops.ReadVariableOp(resource=inputs[place], dtype=update.loop.dtype)
-                for update in updates
-                for place in (update.variables[number] for number in update.loop.read)
-            ]
+            # An assignment reads when all of its inputs are there: so does the loop.
+            with tf.control_dependencies(list(given.values())):
+                variables = [
+                    tf.raw_ops.ReadVariableOp(resource=inputs[place], dtype=update.loop.dtype)
+                    for update in updates
+                    for place in (update.variables[number] for number in update.loop.read)
+                ]
             call = _Call(updates, {place: index for index, place in enumerate(given)})
             outputs = tf.raw_ops.PyFunc(input=[*given.values(), *variables], token=call.token, Tout=call.output_types)
             written = [handle for handle, is_written in zip(handles, call.are_written, strict=True) if is_written]
@@ -142,8 +148,12 @@ class _Call(RegisteredFunction):
         records = [one.copy() for one in self._records]
         for one in records:
             one[:, 4] += addresses.ctypes.data
-        others = [_threads().submit(runner(), len(one), one.ctypes.data) for one in records[1:]]
-        runner()(len(records[0]), records[0].ctypes.data)
+        others: list[Future[None]] = []
+        try:
+            others += (_threads().submit(runner(), len(one), one.ctypes.data) for one in records[1:])
+            runner()(len(records[0]), records[0].ctypes.data)
+        finally:
+            wait(others)  # they read and write the memory that this function holds
         for other in others:
             other.result()
         return results
@@ -161,6 +171,7 @@ class _Job:
     def __init__(self, update: Update, arguments: Sequence[int], place: int) -> None:
         self.num_entries = math.prod(update.shape)
         self._arrays = arguments[len(update.numbers) :]
+        self._dtype = np.dtype(update.loop.dtype)
         self._function = compiled(update.loop)
         self._is_streamed = is_streamed(update.loop, self.num_entries)
         self._place = place
@@ -174,8 +185,10 @@ class _Job:
     def check(self, arrays: Sequence[Any]) -> None:
         """Raises `ValueError` if an array is not as long as the trace has said: a loop would read what lies behind."""
         for index in self._arrays:
-            if arrays[index].size != self.num_entries:
-                raise ValueError(f"an update of {self.num_entries} entries was given {arrays[index].size}")
+            array = arrays[index]
+            if array.size != self.num_entries or array.dtype != self._dtype:
+                told = f"{array.size} of {array.dtype}"
+                raise ValueError(f"an update of {self.num_entries} entries of {self._dtype} was given {told}")
 
 
 def _address_of(array: Any) -> int:
