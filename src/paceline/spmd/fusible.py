@@ -5,7 +5,7 @@ of one shape that the trace knows, and on numbers.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from paceline.spmd.loops import FLOATS, STEPS
@@ -43,7 +43,7 @@ class Lines:
         self.variables = self._worth_it(handles, lines)
         """Handles of the variables that loops read and assign."""
         self.assignments = [number for number, node in enumerate(self.nodes) if self._assigns(node, self.variables)]
-        self.members = self._behind(self.assignments, self._possible(self.variables))
+        self.members = self.behind(self.assignments, self._possible(self.variables))
         """The assignments, and the lines that they are computed of."""
 
     def _name(self, output: Ref, source: Ref, node: Node) -> None:
@@ -57,16 +57,16 @@ class Lines:
         """What a tensor is that has only another name."""
         return self._sources.get(ref, ref)
 
-    def maker(self, ref: Ref) -> int:
-        """The number of the node that makes a tensor, by whatever name; -1: it is an input."""
+    def computed_by(self, ref: Ref) -> int:
+        """The number of the node that computes a tensor, whatever names it has got since; -1: an input."""
         return self._makers.get(self.source(ref), -1)
 
-    def maker_by_name(self, ref: Ref) -> int:
-        """The number of the node that makes a tensor, also if that only names it; -1: it is an input."""
+    def made_by(self, ref: Ref) -> int:
+        """The number of the node whose output a tensor is, also where the node only names it; -1: an input."""
         return self._makers.get(ref, -1)
 
     def _handles(self, least_entries: int) -> set[Ref]:
-        """Of variables of floats that are assigned, and that no operation takes but reads and assignments."""
+        """Of variables of floats that are assigned, in one shape; no other operation than reads takes them."""
         shapes: dict[Ref, tuple[int, ...]] = {}
         others: set[Ref] = set()
         for node in self.nodes:
@@ -94,7 +94,9 @@ class Lines:
                     of_variables.add(number)
             elif self._is_line(node, lines):
                 makers = [
-                    self.maker(ref) for ref, given in zip(node.inputs, node.op.inputs, strict=True) if given.shape.rank
+                    self.computed_by(ref)
+                    for ref, given in zip(node.inputs, node.op.inputs, strict=True)
+                    if given.shape.rank
                 ]
                 # A sum of gradients stays outside: each of them would travel between ranks, and not the sum.
                 if not of_variables.isdisjoint(makers):
@@ -124,7 +126,7 @@ class Lines:
 
     def _decides(self, ref: Ref, entry: Any, lines: set[int]) -> bool:
         """Whether decisions are made within a loop, and from entries of its type."""
-        maker = self.maker(ref)
+        maker = self.computed_by(ref)
         return maker in lines and self.nodes[maker].op.inputs[-1].dtype == entry
 
     def _worth_it(self, handles: set[Ref], lines: set[int]) -> set[Ref]:
@@ -132,19 +134,20 @@ class Lines:
         return {
             node.inputs[0]
             for node in self.nodes
-            if self._assigns(node, handles) and self.maker(node.inputs[1]) in lines
+            if self._assigns(node, handles) and self.computed_by(node.inputs[1]) in lines
         }
 
     @staticmethod
     def _assigns(node: Node, handles: set[Ref]) -> bool:
         return node.op.type in ASSIGNMENTS and node.inputs[0] in handles
 
-    def _behind(self, assignments: Iterable[int], lines: set[int]) -> set[int]:
+    def behind(self, assignments: Iterable[int], lines: Collection[int]) -> set[int]:
+        """Assignments, and those of the lines that they are computed of."""
         members = set(assignments)
         stack = list(members)
         while stack:
             for ref in self.nodes[stack.pop()].inputs:
-                maker = self.maker(ref)
+                maker = self.computed_by(ref)
                 if maker in lines and maker not in members:
                     members.add(maker)
                     stack.append(maker)

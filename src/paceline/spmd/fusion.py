@@ -1,4 +1,4 @@
-"""Element-wise updates of variables become one operation of a program: one pass over memory. Pure.
+"""Kernel fusion: element-wise updates of variables become one operation, one pass over memory. Pure.
 
 An optimizer's update is a dozen operations for each weight, and each of them reads and writes as much memory as the
 weight has. Nothing but the new values is needed of them:
@@ -8,8 +8,8 @@ weight has. Nothing but the new values is needed of them:
     numbers ───┘
 
 No optimizer is known here. A region is what assignments of variables are computed of, as far as operations can be lines
-of a loop (`fusible.py`). The rest stays outside, and gives the region vectors (the
-gradient) and numbers (the learning rate, a norm of all gradients).
+of a loop (`fusible.py`). The rest stays outside, and gives the region vectors (the gradient) and numbers (the learning
+rate, a norm of all gradients).
 
 What is outside may wait for a region, and a region for what is outside: a constraint sums a weight's new value. So
 regions have levels, each of which waits for those before it, and all regions of one level run together. Who needs a
@@ -17,7 +17,7 @@ value from within a region, such as a norm of clipped gradients, has a copy of i
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -137,33 +137,32 @@ class _Regions:
         self._levels, self._outside = self._placed()
         self._alike = self._found_alike()
         levels = sorted({self._levels[number] for number in self._assignments})
-        self._in_loops = {level: self._behind_assignments(level) for level in levels}
-        self._loops = {level: [_Written(self, part) for part in self._parts(level)] for level in levels}
+        self._in_loops = {level: self._of_level(level) for level in levels}
+        self._loops = {
+            level: [_Written(self._lines, self._number, part) for part in self._parts(level)] for level in levels
+        }
         self._stays = self._found_needed()
 
     def _placed(self) -> tuple[list[int], list[int]]:
-        """For each node its level as a line, and the number of levels that it waits for outside."""
+        """For each node its level as a line, and the number of levels that it waits for outside.
+
+        A copy outside of a line comes in the line's level, or in the next one: what depends on both has a level
+        behind the copy.
+        """
         inside, outside = [0] * len(self._nodes), [0] * len(self._nodes)
         for number, node in enumerate(self._nodes):
-            as_line = {*(self._lines.maker(ref) for ref in node.inputs), *node.before} - {-1}
-            alone = {*(self._lines.maker_by_name(ref) for ref in node.inputs), *node.before} - {-1}
+            as_line = {*(self._lines.computed_by(ref) for ref in node.inputs), *node.before} - {-1}
+            alone = {*(self._lines.made_by(ref) for ref in node.inputs), *node.before} - {-1}
             waits = [inside[one] if one in self._lines.members else outside[one] for one in as_line]
             inside[number] = max(waits, default=0)
             waits = [inside[one] + 1 if one in self._assignments else outside[one] for one in alone]
             outside[number] = max(waits, default=0)
         return inside, outside
 
-    def _behind_assignments(self, level: int) -> set[int]:
+    def _of_level(self, level: int) -> set[int]:
         """The assignments of a level, and the lines of their loops."""
-        found = {number for number in self._assignments if self._levels[number] == level}
-        stack = list(found)
-        while stack:
-            for ref in self._nodes[stack.pop()].inputs:
-                maker = self._lines.maker(ref)
-                if maker in self._lines.members and self._levels[maker] == level and maker not in found:
-                    found.add(maker)
-                    stack.append(maker)
-        return found
+        members = {number for number in self._lines.members if self._levels[number] == level}
+        return self._lines.behind(members & self._assignments, members)
 
     def _parts(self, level: int) -> list[list[int]]:
         """The lines of a level, apart where they share no value and no variable: each part is one loop."""
@@ -179,7 +178,7 @@ class _Regions:
             node = self._nodes[number]
             parents[root(number)] = root(node.inputs[0] if node.inputs[0] in self._lines.variables else number)
             for ref in node.inputs:
-                if (maker := self._lines.maker(ref)) in lines:
+                if (maker := self._lines.computed_by(ref)) in lines:
                     parents[root(number)] = root(maker)
         parts: dict[Any, list[int]] = {}
         for number in sorted(lines):
@@ -195,13 +194,13 @@ class _Regions:
             if has_effect(node.op) and node.op.type != READ and number not in self._assignments
         ]
         given = [ref for loops in self._loops.values() for loop in loops for ref in (*loop.numbers, *loop.vectors)]
-        stack += [self._lines.maker_by_name(ref) for ref in (*self._lines.program.outputs, *given)]
+        stack += [self._lines.made_by(ref) for ref in (*self._lines.program.outputs, *given)]
         while stack:
             number = stack.pop()
             if number == -1 or number in stays or number in self._assignments:
                 continue
             stays.add(number)
-            stack += [self._lines.maker_by_name(ref) for ref in self._nodes[number].inputs]
+            stack += [self._lines.made_by(ref) for ref in self._nodes[number].inputs]
             stack += [one for one in self._nodes[number].before if self._nodes[one].op.type != READ]
         return stays
 
@@ -239,7 +238,7 @@ class _Regions:
                 elif number in places and number not in passed:
                     found.add(places[number])
                 else:
-                    stack += [*self._nodes[number].before, *map(self._lines.maker_by_name, self._nodes[number].inputs)]
+                    stack += [*self._nodes[number].before, *map(self._lines.made_by, self._nodes[number].inputs)]
             return found
 
         nodes = []
@@ -276,21 +275,7 @@ class _Regions:
         op = FusedUpdates(updates, tuple(tensors), runner, f"fused_updates_{level}", first.traceback)
         return op, tuple(places)
 
-    # What the loops ask
-
-    def node(self, number: int) -> Node:
-        """A node of the program."""
-        return self._nodes[number]
-
-    def maker(self, ref: Ref) -> int:
-        """The number of the node that makes a tensor."""
-        return self._lines.maker(ref)
-
-    def source(self, ref: Ref) -> Ref:
-        """What a tensor is that has only another name."""
-        return self._lines.source(ref)
-
-    def number(self, ref: Ref) -> Ref:
+    def _number(self, ref: Ref) -> Ref:
         """The first number that is computed alike: optimizers compute the same ones again for each weight."""
         ref = self._lines.source(ref)
         return self._alike.get(ref, ref)
@@ -321,8 +306,9 @@ def _how(node: Node) -> Any:
 class _Written:
     """A loop, written down line by line: what is needed first gets the first number, so that like loops are equal."""
 
-    def __init__(self, regions: _Regions, members: Sequence[int]) -> None:
-        self._regions = regions
+    def __init__(self, lines: Lines, number: Callable[[Ref], Ref], members: Sequence[int]) -> None:
+        self._program = lines
+        self._number = number
         self._lines: list[Line] = []
         self._places: dict[int, int] = {}
         self._given: dict[Ref, int] = {}
@@ -330,10 +316,11 @@ class _Written:
         """The numbers that it is given, with their traced tensors; and likewise:"""
         self.vectors: dict[Ref, Any] = {}
         self.variables: dict[Ref, Any] = {}
+        self._variables: dict[Ref, int] = {}
         self.shape: tuple[int, ...] = ()
         self._dtype = ""
-        for number in members:
-            self._places[number] = self._node(regions.node(number))
+        for member in members:
+            self._places[member] = self._node(lines.nodes[member])
 
     def loop(self) -> Loop:
         """All lines."""
@@ -358,13 +345,13 @@ class _Written:
 
     def _variable(self, node: Node) -> int:
         self.variables.setdefault(node.inputs[0], node.op.inputs[0])
-        return list(self.variables).index(node.inputs[0])
+        return self._variables.setdefault(node.inputs[0], len(self._variables))
 
     def _arg(self, ref: Ref, tensor: Any) -> int:
-        if (line := self._places.get(self._regions.maker(ref))) is not None:
+        if (line := self._places.get(self._program.computed_by(ref))) is not None:
             return line
         is_number = tensor.shape.rank == 0
-        ref = self._regions.number(ref) if is_number else self._regions.source(ref)
+        ref = self._number(ref) if is_number else self._program.source(ref)
         if ref not in self._given:
             among = self.numbers if is_number else self.vectors
             self._given[ref] = self._add("number" if is_number else "vector", len(among))

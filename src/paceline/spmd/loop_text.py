@@ -3,11 +3,11 @@
 from paceline.spmd.loops import ALIGNMENT, FLOATS, STEPS, Kind, Loop
 
 _STREAMED = 1 << 20
-"""Bytes. New values of more are written past the caches: they would be read into these first, and push out others."""
+"""Bytes. New values of more are written past the caches (non-temporal stores): an ordinary store would first read what
+it writes over, and push out what others need."""
 
 NAME = "paceline_loop"
 """What the compiled function is called."""
-
 
 _FLUSHING = {
     "x86_64": (
@@ -26,10 +26,9 @@ _FLUSHING = {
 }
 """For a processor: what is declared, what comes before a loop, and what comes behind it.
 
-TensorFlow computes with zeros in place of the smallest numbers (denormal ones), on all of its threads. A loop may run
-on others.
+TensorFlow takes denormal numbers for zeros on all of its threads (FTZ and DAZ of MXCSR: bits 15 and 6, 32832). A loop
+may run on others.
 """
-
 
 PROCESSORS = tuple(_FLUSHING)
 """Those whose loops have been compared with TensorFlow's operations. On ARM, `Maximum` takes what is no number."""

@@ -10,7 +10,6 @@ import ctypes
 import functools
 import logging
 import math
-import os
 import platform
 import sys
 import threading
@@ -26,6 +25,7 @@ from paceline.spmd.loop_text import PROCESSORS, is_streamed
 from paceline.spmd.loops import ALIGNMENT
 from paceline.strategy.loop_compiler import compiled, is_available, runner
 from paceline.strategy.python_calls import RegisteredFunction, keep_thread_state
+from paceline.strategy.server_threads import num_cores
 from paceline.strategy.spare_arrays import SpareArrays
 
 _LOGGER = logging.getLogger("paceline")
@@ -79,7 +79,7 @@ class FusedUpdateCalls:
         for update in updates:
             given.update((place, inputs[place]) for place in (*update.numbers, *update.vectors))
         with tf.device("/device:CPU:0"):
-            # An assignment reads when all of its inputs are there: so does the loop.
+            # An assignment reads its variable when its other inputs are there: so does the loop.
             with tf.control_dependencies(list(given.values())):
                 variables = [
                     tf.raw_ops.ReadVariableOp(resource=inputs[place], dtype=update.loop.dtype)
@@ -199,7 +199,7 @@ def _address_of(array: Any) -> int:
 
 
 def _num_threads() -> int:
-    return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
+    return tf.config.threading.get_intra_op_parallelism_threads() or num_cores()
 
 
 _pool: list[ThreadPoolExecutor] = []

@@ -42,7 +42,7 @@ def _num_server_threads() -> int:
     """
     tf.config.list_logical_devices()  # from here on, this process has the pool for its own operations
     own = tf.config.threading.get_inter_op_parallelism_threads() or int(os.environ.get("TF_NUM_INTEROP_THREADS") or 0)
-    return _count(_POOLS) - (own or _num_cores())
+    return _count(_POOLS) - (own or num_cores())
 
 
 def _count(name: str) -> int:
@@ -55,5 +55,6 @@ def _count(name: str) -> int:
     return count
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

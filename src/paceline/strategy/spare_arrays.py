@@ -1,4 +1,4 @@
-"""Memory for new values of variables that nobody reads any more.
+"""Double buffering of variables: memory for new values that nobody reads any more.
 
 A new array for every step would cost more time than a step's arithmetic: the system hands out its pages one by one, and
 clears them. Nor may a new value be written over the old one, which a callback, a snapshot in the background, or another
