@@ -71,7 +71,7 @@ def _here(value: Any) -> np.ndarray:
     except RuntimeError as error:
         if "[other-stage]" not in str(error):
             raise
-        return np.full(value.shape, np.nan, value.dtype)
+        return np.full(value.shape, np.nan, value.dtype if "float" in str(value.dtype) else "float64")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class NotedMessages(StepMessages):
     """The messages of one rank, which also notes what is built."""
 
     def __init__(self, strategy: Any) -> None:
-        super().__init__(strategy.group.rank, strategy.group.size, strategy.extended.collectives)
+        super().__init__(strategy.group.rank, strategy.extended.collectives)
         self.sent: list[str] = []
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,9 @@ A step that is not divided has one group of rows: the numbers of plain Keras.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -88,9 +90,29 @@ def _can_be_divided(layer: Any, inputs: Any, mask: Any) -> bool:
 
 def _is_wanted() -> bool:
     """Whether what is traced may be divided, and the job was started with `--batch-statistics local`."""
+    if _traced.by_own_rows:
+        return True
     if tf.executing_eagerly() or current_world().batch_statistics != "local":
         return False
     return is_as_one_worker() or own_loops.run_alike()
+
+
+class _Traced(threading.local):
+    by_own_rows = False
+    """Whether this thread traces for micro-batches."""
+
+
+_traced = _Traced()
+
+
+@contextmanager
+def by_own_rows() -> Iterator[None]:
+    """While this lasts, what is traced normalizes by own rows, whatever the option: a micro-batch has no others."""
+    before, _traced.by_own_rows = _traced.by_own_rows, True
+    try:
+        yield
+    finally:
+        _traced.by_own_rows = before
 
 
 def _note(layer: Any) -> None:

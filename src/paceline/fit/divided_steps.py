@@ -156,7 +156,7 @@ class DividedStep:
         if self._is_rejected:
             return None
         partitioner = Partitioner(
-            StepMessages(replica.rank, group.size, replica.collectives),
+            StepMessages(replica.rank, replica.collectives),
             fused_updates(tells=self._strategy.world.is_chief),
         )
         divided = self._words.unless_divided(lambda: self._divided(partitioner, traced, components))

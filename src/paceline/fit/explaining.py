@@ -63,7 +63,7 @@ def explain(model: Any, data: Any, *, batch_size: int | None = None, workers: in
         is_built_from(model, batch.specs)  # if it cannot be, its step does so, or says what is wrong
     with as_one_worker(), traced_as_on_chief():
         traced = traced_step(model.train_step, batch.specs)
-        partitioner = Partitioner(_NoMessages(size))
+        partitioner = Partitioner(_NoMessages())
         num_rows = batch_like(batch.specs).num_rows
         try:
             partitioner.divided(traced, batch.are_rows, num_rows if num_rows != 1 else None).get_concrete_function()
@@ -193,10 +193,15 @@ def _spec_of(leaf: Any) -> Any:
 class _NoMessages:
     """The messages of a rank in a world that does not exist, for a graph that nobody runs (`Messages`)."""
 
-    rank = 0
+    acts_outside = True
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def addend(self, whole: Any) -> Any:
+        """As of the first rank."""
+        return whole
+
+    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
+        """See `Messages.first_of`."""
+        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """Tensors as the sums would be."""

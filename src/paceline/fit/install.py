@@ -86,8 +86,6 @@ def _install(keras: ModuleType) -> None:
     _replace_in_graphs(tensorflow, "gradients", gradients.taken_in_graph)
     _install_own_loops()
     _replace(RegisterGradient, "__call__", custom_gradients.registered)
-    _replace_in_graphs(tensorflow.nn, "compute_average_loss", losses.compute_average_loss)
-    _replace_in_graphs(tensorflow.nn, "scale_regularization_loss", losses.scale_regularization_loss)
     trainer = compat.TensorFlowTrainer
     keras_fit = trainer.fit
     _replace_in_graphs(data_compat.ShuffleDataset, "__init__", shuffles.with_shared_seeds)

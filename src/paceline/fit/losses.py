@@ -24,7 +24,7 @@ import tensorflow as tf
 from paceline.fit.compat import loss_module
 from paceline.fit.replica import current_batch_replica, current_replica
 from paceline.fit.shares import is_share, mark_as_own, mark_as_share, share_of, terms
-from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
+from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]
 
@@ -121,7 +121,7 @@ def reduced(keras_reduce: Function) -> Function:
             return _added_up(tf.reduce_sum(values), replica)
         if replica is None:
             return keras_reduce(values, sample_weight, reduction)
-        if values.shape.rank == 0 and _is_mean(reduction, replica.rows):
+        if values.shape.rank == 0 and any(_calls.gave_means[-1:]):  # Keras leaves one number alone: a mean inside it
             return loss_module.scale_loss_for_distribution(values)
         if reduction == "mean_with_sample_weight" and sample_weight is not None and values.shape.rank != 0:
             total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
@@ -130,17 +130,6 @@ def reduced(keras_reduce: Function) -> Function:
         return _added_up(result, replica) if reduction == "sum" else result
 
     return reduce_values
-
-
-def _is_mean(reduction: str | None, rows: StepRows) -> bool:
-    """Whether one number, which Keras leaves alone, is a mean over this rank's rows that is to be scaled.
-
-    It is if a loss inside it is one, and if the user has averaged by himself. In custom loops TensorFlow's rule stays:
-    there the user divides.
-    """
-    return any(_calls.gave_means[-1:]) or (
-        reduction not in (None, "none", "sum") and rows.known and rows.is_micro_batch
-    )
 
 
 def _added_up(value: Any, replica: PacelineReplicaContext | None) -> Any:
@@ -222,43 +211,3 @@ def _sum_over_ranks(replica: PacelineReplicaContext, value: Any) -> Any:
     """A constant of the step: no gradient flows through a denominator."""
     [total] = replica.collectives.all_reduce([tf.stop_gradient(value)])
     return total
-
-
-def compute_average_loss(tensorflow_compute: Function) -> Function:
-    """`tf.nn.compute_average_loss` in a micro-batch: divided by the rows that there are, a share of the global loss.
-
-    In custom loops TensorFlow's rule stays: this rank's rows times the number of replicas.
-    """
-
-    def compute(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Any:
-        replica = current_batch_replica()
-        if replica is None or not replica.rows.is_micro_batch:
-            return tensorflow_compute(per_example_loss, sample_weight, global_batch_size)
-        per_example_loss = tf.convert_to_tensor(per_example_loss)
-        if global_batch_size is None:
-            global_batch_size = _length_over_ranks(per_example_loss, replica)
-        replica.rows.note_share()
-        return mark_as_share(tensorflow_compute(per_example_loss, sample_weight, global_batch_size))
-
-    return compute
-
-
-def _length_over_ranks(losses: Any, replica: PacelineReplicaContext) -> Any:
-    """int64 scalar: the length of the first axis, the ranks' together, if it is that of the rows or a multiple."""
-    length, local = tf.shape(losses, tf.int64)[0], tf.cast(replica.rows.local, tf.int64)
-    times = length // tf.maximum(local, 1)
-    return tf.where(times * local == length, times * replica.rows.count(), length * replica.num_replicas_in_sync)
-
-
-def scale_regularization_loss(tensorflow_scale: Function) -> Function:
-    """`tf.nn.scale_regularization_loss` in a micro-batch: its result, an N-th of the loss, is a share."""
-
-    def scale(regularization_loss: Any) -> Any:
-        scaled_loss = tensorflow_scale(regularization_loss)
-        replica = current_batch_replica()
-        if replica is None or not replica.rows.is_micro_batch:
-            return scaled_loss
-        replica.rows.note_share()
-        return mark_as_share(scaled_loss)
-
-    return scale

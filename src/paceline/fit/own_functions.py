@@ -160,7 +160,7 @@ class _OwnStep:
         def divide() -> Any:
             with as_one_worker(), traced_as_on_chief():
                 partitioner = Partitioner(
-                    StepMessages(group.rank, group.size, collectives), fused_updates(tells=self._world.is_chief)
+                    StepMessages(group.rank, collectives), fused_updates(tells=self._world.is_chief)
                 )
                 divided = partitioner.divided(self._traced, is_rows, total if is_for_one_length else None)
                 function = divided.get_concrete_function()

@@ -140,7 +140,7 @@ class Builder:
             self._shaped(value.spec.placed(need), rows)
             return rows
         if isinstance(need, Partial):
-            return whole if self.messages.rank == 0 else tf.zeros_like(whole)
+            return self.messages.addend(whole)
         raise AssertionError(need)
 
     def _own_rows(self, whole: Any, shard: Sharded) -> Any:
@@ -155,7 +155,7 @@ class Builder:
     def _list(self, spec: Spec, whole: Any, need: Placement) -> Any:
         """A list of whole elements as one of rows or of addends."""
         if isinstance(need, Partial):
-            return whole if self.messages.rank == 0 else tf.zeros_like(whole)
+            return self.messages.addend(whole)
         assert isinstance(need, Sharded)
         items = compat.stacked(whole, spec.element, self._element_shape(spec.placed(R)))
         return compat.listed(self._own_rows(items, need.at(need.dim + 1)))
@@ -168,6 +168,12 @@ class Builder:
         if spec.shard is not None:
             sizes[spec.shard.dim] = own(sizes[spec.shard.dim])
         return self.content(of_sizes(sizes), tf.int32)
+
+    def exchanged_first(self, values: Iterable[Value]) -> list[Value]:
+        """Of the values that operations wait for, those that are exchanged first: see `Messages.first_of`."""
+        values = list(values)
+        first = self.messages.first_of([value.tensor for value in values])
+        return [value for value, is_first in zip(values, first, strict=True) if is_first]
 
     def exchange(self, values: Iterable[Value]) -> None:
         """Makes these values whole: all addends in one message, all rows in another."""
@@ -233,11 +239,6 @@ class Builder:
     def nothing() -> None:
         """An operation that does nothing, which others can wait for."""
         tf.no_op()
-
-    @staticmethod
-    def zeros(op: Operation) -> list[Any]:
-        """Zeros in place of the outputs of `op`, whose shapes are known."""
-        return [tf.zeros(output.shape, output.dtype) for output in op.outputs]
 
     def num_own_rows(self) -> Any:
         """How many rows this rank has, as a tensor of int64."""

@@ -14,13 +14,19 @@ class Messages(Protocol):
     """
 
     @property
-    def rank(self) -> int:
-        """This rank's number, from 0."""
+    def acts_outside(self) -> bool:
+        """Whether this is the rank that prints, writes and does for all whatever else only acts on the outside."""
         ...
 
-    @property
-    def size(self) -> int:
-        """How many ranks there are."""
+    def addend(self, whole: Any) -> Any:
+        """`whole` on one of the ranks, and zeros of its shape on the others: the sum over ranks is `whole`."""
+        ...
+
+    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
+        """Of the tensors that operations wait for, at least one: which are exchanged before the others.
+
+        Of the others, some may not be needed when these are whole. Whoever wants few messages says all.
+        """
         ...
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:

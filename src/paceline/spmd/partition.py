@@ -90,6 +90,23 @@ class Partitioner:
             sizes = {ROWS: num_rows, OWN_ROWS: len(own), FIRST_ROW: own.start}
             return self._built(traced, rows, sizes, given, Sharded(0))
 
+    def parts(
+        self, traced: Any, rows: Sequence[bool], place: tuple[Any, Any, Any], given: Sequence[Any]
+    ) -> "list[Part]":
+        """Builds into the current graph what this rank has of each output of `traced`, in the way that costs nothing.
+
+        Args:
+            traced: A concrete function, traced for a batch of any number of rows.
+            rows: For each of its flat inputs, whether its first dimension is the rows of the batch.
+            place: How many rows there are in all, which of these is this rank's first one, and how many this rank has:
+                tensors of int64 without dimensions.
+            given: This rank's inputs.
+        """
+        self.account = Account()
+        total, first, own = place
+        builder, values = self._values(traced, rows, {ROWS: total, OWN_ROWS: own, FIRST_ROW: first}, given)
+        return [Part(self, builder, value) for value in values]
+
     def _built(
         self,
         traced: Any,
@@ -98,6 +115,12 @@ class Partitioner:
         given: Sequence[Any],
         outputs: Placement,
     ) -> list[Any]:
+        builder, made = self._values(traced, rows, sizes, given)
+        return self._in_way(builder, made, [outputs] * len(made))
+
+    def _values(
+        self, traced: Any, rows: Sequence[bool], sizes: dict[Symbol, Any], given: Sequence[Any]
+    ) -> tuple[Builder, list[Value]]:
         graph = traced.graph
         builder = Builder(self._messages, sizes)
         values = []
@@ -108,8 +131,7 @@ class Partitioner:
             values.append(Value(spec, tensor))
         for outside, inside in graph.captures:
             values.append(Value(_input_spec(inside, False), compat.current_graph().capture(outside)))
-        made = self._run(builder, self._planner.program(graph), values)
-        return self._in_way(builder, made, [outputs] * len(made))
+        return builder, self._run(builder, self._planner.program(graph), values)
 
     def outline(self, traced: Any, rows: Sequence[bool], num_rows: int | None = None) -> Outline:
         """What would become of the operations of a function; its arguments are those of `divided`. Builds nothing."""
@@ -166,27 +188,35 @@ class Partitioner:
             values.update(zip(node.outputs, outputs, strict=True))
             order.done(number)
 
+        def take(number: int) -> None:
+            node = program.nodes[number]
+            inputs = [values[ref] for ref in node.inputs]
+            plan = self._planner.plan(node, [value.spec for value in inputs])
+            absent = [v for v, need in zip(inputs, plan.needs, strict=True) if v.needs_message(need)]
+            if absent:
+                waiting.append((number, plan, absent))
+            else:
+                build(number, plan)
+
         while order.ready or waiting:
             while order.ready:
-                number = order.next()
-                node = program.nodes[number]
-                inputs = [values[ref] for ref in node.inputs]
-                plan = self._planner.plan(node, [value.spec for value in inputs])
-                absent = [v for v, need in zip(inputs, plan.needs, strict=True) if v.needs_message(need)]
-                if absent:
-                    waiting.append((number, plan, absent))
-                else:
-                    build(number, plan)
+                take(order.next())
             needed: dict[Value, list[Any]] = {}
             for number, _, absent in waiting:
                 for value in dict.fromkeys(absent):
                     needed.setdefault(value, []).append(program.nodes[number].op)
-            following = derived.among(needed)
-            self._exchange(builder, {value: ops for value, ops in needed.items() if value not in following})
+                    if (narrow := derived.before_cast(value)) is not value:
+                        needed.setdefault(narrow, []).append(program.nodes[number].op)
+            exchanged = builder.exchanged_first(needed)
+            following = derived.among(exchanged)
+            self._exchange(builder, {value: needed[value] for value in exchanged if value not in following})
             derived.build(builder, following)
             now, waiting = waiting, []
-            for number, plan, _ in now:
-                build(number, plan)
+            for number, plan, absent in now:
+                if set(absent) <= set(exchanged):
+                    build(number, plan)
+                else:  # it may need less, of what is whole now
+                    take(number)
         return [values[ref] for ref in program.outputs]
 
     def _build_noted(
@@ -277,6 +307,29 @@ class Partitioner:
             builder.learn(spec, tensor)
             results[number] = Value(spec, tensor)
         return results
+
+
+class Part:
+    """What one rank has of an output of a graph that was divided into the current one.
+
+    Args:
+        partitioner: Which has divided the graph.
+        builder: Of the current graph.
+        value: The output.
+    """
+
+    def __init__(self, partitioner: Partitioner, builder: Builder, value: Value) -> None:
+        self._partitioner, self._builder, self._value = partitioner, builder, value
+
+    @property
+    def placement(self) -> Placement:
+        """Whether this rank has all of the output, own rows, or an addend."""
+        return self._value.spec.placement
+
+    def placed(self, placement: Placement) -> Any:
+        """The output in this way. A message, if it is at hand neither so nor whole."""
+        (tensor,) = self._partitioner._in_way(self._builder, [self._value], [placement])
+        return tensor
 
 
 def _ends(outputs: list[Value]) -> list[Any]:

@@ -92,8 +92,15 @@ def _reads_place(function: Any) -> bool:
 class _NoMessages:
     """Nobody is asked: each rank has all that it needs."""
 
-    rank = 0
-    size = 1
+    acts_outside = True
+
+    def addend(self, whole: Any) -> Any:
+        """See `messages.Messages`."""
+        return whole
+
+    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
+        """See `messages.Messages`."""
+        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """See `messages.Messages`."""

@@ -37,15 +37,10 @@ class MovingStatistics:
         """These floating variables have been moved by this rank's rows; all ranks note the same ones."""
         self._moved.update({id(variable): variable for variable in variables})
 
-    def take_noted(self) -> list[Any]:
-        """The variables noted so far, which the caller averages."""
-        variables = list(self._moved.values())
-        self._moved.clear()
-        return variables
-
     def summed_with(self, tensors: Sequence[Any]) -> list[Any]:
         """The sums of `tensors` over ranks, in one message with the variables noted so far. Collective."""
-        variables = self.take_noted()
+        variables = list(self._moved.values())
+        self._moved.clear()
         parts = [self._share_of(tf.convert_to_tensor(variable)) for variable in variables]
         totals = self._collectives.all_reduce([*tensors, *parts]) if tensors or parts else []
         for variable, total in zip(variables, totals[len(tensors) :], strict=True):
@@ -86,8 +81,6 @@ class StepRows:
         self.statistics = MovingStatistics(self, size, collectives)
         self.is_divided = False
         """Whether the step is a trainer's, which is divided as a whole (`fit/divided_steps.py`)."""
-        self.is_micro_batch = False
-        """Whether they are those of a micro-batch of a pipeline, and not of a step of a custom loop."""
         self.loss_is_share = False
         """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
         self.has_hidden_shares = False

@@ -15,14 +15,25 @@ class StepMessages:
 
     Args:
         rank: This rank.
-        size: The ranks.
         collectives: In graphs, in one order on all ranks.
     """
 
-    def __init__(self, rank: int, size: int, collectives: GraphCollectives) -> None:
-        self.rank = rank
-        self.size = size
+    def __init__(self, rank: int, collectives: GraphCollectives) -> None:
+        self._rank = rank
         self._collectives = collectives
+
+    @property
+    def acts_outside(self) -> bool:
+        """See `Messages.acts_outside`."""
+        return self._rank == 0
+
+    def addend(self, whole: Any) -> Any:
+        """See `Messages.addend`."""
+        return whole if self._rank == 0 else tf.zeros_like(whole)
+
+    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
+        """See `Messages.first_of`."""
+        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """See `Messages.sum`."""
@@ -36,7 +47,7 @@ class StepMessages:
         """See `Messages.called`."""
         token = op.get_attr("token").decode()
         call = CallOnChief(op.type, token, [output.dtype for output in op.outputs])
-        return call.in_graph(self.rank, self._collectives, inputs)
+        return call.in_graph(self._rank, self._collectives, inputs)
 
 
 def _with_first(dim: int, function: Any, tensor: Any) -> Any:

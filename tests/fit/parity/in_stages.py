@@ -14,6 +14,7 @@ REFUSED = {
     "dropout_run_eagerly": _EAGER,
     "five_hundred_steps_fifty_at_a_time": _ONE_LAYER,
     "loss_function_of_one_number_where_ranks_have_no_row": _ONE_LAYER,
+    "losses_within_losses": _OF_ALL_ROWS,
     "losses_within_losses_eagerly": _EAGER,
     "own_compute_loss": _OWN_STEP,
     "own_eager_step_that_logs_pythons_numbers": _EAGER,
@@ -38,7 +39,6 @@ REFUSED = {
     "recompiled_and_run_eagerly": _EAGER,
     "rematerialised_layers": _EAGER,
     "two_optimizers_in_one_step": _OWN_STEP,
-    "weights_assigned_from_data": _OF_ALL_ROWS,
 }
 """Job to words of the reason why no pipeline trains it. Every other one must be trained."""
 
@@ -59,6 +59,7 @@ IN_EVERY_CHECK = (
     "optimizer_ScheduleFreeAdamW",
     "several_inputs_and_outputs",
     "single_batches",
+    "weights_assigned_from_data",
     "weights_frozen_after_a_first_fit",
 )
 """Two stages, four micro-batches, `1f1b`; the others, other schedules and replicas are left to `make proof`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 layers = keras.layers
 
@@ -74,7 +75,62 @@ def _several_inputs_and_outputs() -> Any:
     return keras.Model([numbers, words], {"early": early, "late": late})
 
 
+class Codes(layers.Layer):  # type: ignore[misc]  # Keras is untyped
+    """Keeps sums over rows of what it is handed, how many rows there were, and the last rows."""
+
+    def build(self, shape: Any) -> None:
+        self.sums = self.add_weight(shape=(shape[-1],), trainable=False, initializer="zeros")
+        self.count = self.add_weight(shape=(), trainable=False, initializer="zeros", dtype="int64")
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.sums.assign(0.9 * self.sums + 0.1 * keras.ops.sum(x, axis=0))
+            self.count.assign_add(keras.ops.cast(keras.ops.shape(x)[0], "int64"))
+        return x
+
+
+class Drawn(layers.Layer):  # type: ignore[misc]
+    """Adds numbers of TensorFlow's own generator, which has a state in its kernel."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return x + tf.random.normal(tf.shape(x), 0.0, 0.1, x.dtype, seed=3) if training else x
+
+
+class Positions(layers.Layer):  # type: ignore[misc]
+    """Looks up the same rows for all rows of the batch."""
+
+    def build(self, shape: Any) -> None:
+        self.table = self.add_weight(shape=(9, shape[-1]), name="table")
+
+    def call(self, x: Any) -> Any:
+        return x + keras.ops.take(self.table, keras.ops.arange(x.shape[1]), axis=0)
+
+
+def _one_number(y: Any, y_pred: Any) -> Any:
+    return keras.ops.mean(keras.ops.square(y - y_pred)) + 0.1 * keras.ops.mean(y_pred)
+
+
+def _weighed_by_targets(y: Any, y_pred: Any) -> Any:
+    """Divided by what follows from the data of all rows."""
+    weights = keras.ops.abs(y)
+    return keras.ops.sum(weights * keras.ops.square(y - y_pred)) / keras.ops.sum(weights)
+
+
+def _keeps_and_draws() -> Any:
+    x = keras.Input((5,))
+    hidden = Drawn()(layers.Dense(6, activation="tanh")(Drawn()(x)))
+    return keras.Model(x, layers.Dense(2)(Codes()(layers.Dense(4)(hidden))))
+
+
+def _positions() -> Any:
+    x = keras.Input((6,), dtype="int32")
+    hidden = layers.Dense(4, activation="tanh")(layers.Embedding(9, 4)(x))
+    return keras.Model(x, layers.Dense(2)(layers.Flatten()(Positions()(hidden))))
+
+
 JOBS = {
+    "keeps and draws": Job(_keeps_and_draws, NUMBERS, TARGETS, loss=_one_number, metrics=[_one_number, "mae"]),
+    "positions": Job(_positions, WORDS, TARGETS, loss=_weighed_by_targets, metrics=None),
     "skips": Job(_skips, NUMBERS, TARGETS, optimizer=lambda: keras.optimizers.Adam(0.02, global_clipnorm=0.2)),
     "images": Job(
         _images, IMAGES, TARGETS, optimizer=lambda: keras.optimizers.SGD(0.05, use_ema=True, ema_overwrite_frequency=2)
@@ -118,6 +174,9 @@ def trained(job: Job, scope: Any, steps_per_execution: int = 1) -> tuple[Any, di
         "history": {name: [float(value) for value in values] for name, values in history.history.items()},
         "predictions": model.predict(job.x, **common),
         "evaluated": model.evaluate(job.x, job.y, **common),
+        "kept": [
+            variable.numpy() for layer in model.layers if isinstance(layer, Codes) for variable in layer.variables
+        ],
     }
 
 

@@ -84,6 +84,42 @@ def _keeping(of_rows: bool = True) -> Any:
     return keras.Sequential([keras.Input((4,)), Keeps(of_rows), keras.layers.Dropout(0.1), keras.layers.Dense(1)])
 
 
+_ALL_ROWS = r"adds up what layers compute for all rows of a batch \("
+
+
+def _compares_rows(y: Any, y_pred: Any) -> Any:
+    return keras.ops.mean(keras.ops.square(keras.ops.matmul(y_pred, keras.ops.transpose(y_pred)) - y))
+
+
+def _root(y: Any, y_pred: Any) -> Any:
+    return keras.ops.sqrt(keras.ops.mean(keras.ops.square(y_pred - y)))
+
+
+def _by_python(y: Any, y_pred: Any) -> Any:
+    del y
+    return tf.reshape(tf.numpy_function(lambda rows: np.float32(rows.max()), [y_pred], tf.float32), [])
+
+
+class _Largest(keras.metrics.Metric):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__(name="largest")
+        self.largest = self.add_weight(shape=(), initializer="zeros", name="largest")
+
+    def update_state(self, y: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        del y, sample_weight
+        self.largest.assign(keras.ops.maximum(self.largest, keras.ops.max(y_pred)))
+
+    def result(self) -> Any:
+        return self.largest.value
+
+
+def _drawing_in_a_branch() -> Any:
+    def drawn(x: Any) -> Any:
+        return tf.cond(tf.reduce_sum(x[:0]) > 1.0, lambda: x, lambda: x + tf.random.normal([4], seed=1))
+
+    return keras.Sequential([keras.Input((4,)), keras.layers.Lambda(drawn), keras.layers.Dense(1)])
+
+
 def _complex() -> Any:
     x = keras.Input((4,))
     waves = keras.layers.Lambda(lambda x: tf.cast(x, tf.complex64), name="waves", dtype="complex64")
@@ -95,6 +131,7 @@ def _complex() -> Any:
 def _fit(
     build: Callable[[], Any],
     batch_size: int = 6,
+    loss: Any = "mse",
     compiling: dict[str, Any] | None = None,
     micro_batches: int = 3,
     **options: Any,
@@ -103,7 +140,7 @@ def _fit(
     strategy = paceline.PipelineStrategy(stages=1, micro_batches=micro_batches, schedule="interleaved", **options)
     with strategy.scope():
         model = build()
-        model.compile("sgd", "mse", **(compiling or {}))
+        model.compile("sgd", loss, **(compiling or {}))
     model.fit(X, Y, batch_size=batch_size, verbose=0)
     return model
 
@@ -126,7 +163,11 @@ def _fit(
             {"build": _normalized_spectrum, "micro_batches": 1},
             "The layer 'normalized' assigns its weight '.*normalized/dense.*/kernel', which is trained",
         ),
-        ({"build": _keeping}, "The layer 'keeps' assigns its weight '.*keeps/kept', computed from the rows"),
+        ({"build": _dense, "loss": _compares_rows}, rf"{_ALL_ROWS}test_refused_models.py:\d+ in _compares_rows"),
+        ({"build": _dense, "loss": _root}, rf"{_ALL_ROWS}test_refused_models.py:\d+ in _root"),
+        ({"build": _dense, "compiling": {"metrics": [_Largest()]}}, rf"{_ALL_ROWS}test_refused_models.py:\d+"),
+        ({"build": _dense, "compiling": {"metrics": [_by_python]}}, r"calls Python .* needs the rows of the whole"),
+        ({"build": _drawing_in_a_branch}, r"draws random numbers with tf.random in a loop or branch"),
         ({"build": _complex, "balance": [2, 2]}, "cut behind 'waves', which makes a tensor of dtype complex64"),
         ({"build": _dense, "memory_limit": 10}, r'no split .* fits .* the smallest limit .* memory_limit="1MB"'),
     ],
@@ -159,9 +200,21 @@ def test_batches_that_leave_fewer_rows_are_trained() -> None:
 
 
 def test_states_that_micro_batches_compute_as_one_process_are_kept() -> None:
-    """What follows from no row is the same in each micro-batch; with one micro-batch, all is that of one process."""
+    """What follows from no row is the same in each micro-batch; of sums over rows each has an addend."""
     assert _fit(lambda: _keeping(of_rows=False)).get_layer("keeps").kept.numpy() == 1.5
+    assert _fit(_keeping).get_layer("keeps").kept.numpy() == 36.0
     assert _fit(_keeping, micro_batches=1).get_layer("keeps").kept.numpy() == 36.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "metric"), [("_compares_rows", None), ("_root", None), ("mse", "_Largest"), ("mse", "_by_python")]
+)
+def test_one_micro_batch_has_all_rows(loss: str, metric: str | None) -> None:
+    """What several micro-batches are refused."""
+    made = {"_Largest": _Largest, "_by_python": lambda: _by_python}
+    metrics = [made[metric]()] if metric else None
+    function = {"_compares_rows": _compares_rows, "_root": _root}.get(loss, loss)
+    _fit(_dense, micro_batches=1, loss=function, compiling={"metrics": metrics})
 
 
 def test_asynchronous_stages_do_not_share_weights() -> None:

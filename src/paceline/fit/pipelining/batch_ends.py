@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit.metrics import read_as_they_are
-from paceline.fit.pipelining.chunk_trace import ChunkTrace
+from paceline.fit.pipelining.chunk_trace import ChunkTrace, specs_of
 from paceline.fit.pipelining.common_failures import raised_on_all
 from paceline.fit.pipelining.direct_calls import DirectFunction, traced
 from paceline.fit.pipelining.pipelined_model import PipelinedModel
@@ -74,7 +74,7 @@ class TrainedBatches:
 
     def _finish(self, batch: WalkedBatch, *, assigns: bool, updates: bool) -> None:
         functions = batch.batch.functions
-        states = [state for number in functions for state in batch.sums[number].states] if assigns else []
+        states = [state for number in functions for state in batch.states(number)] if assigns else []
         slices, summed = self._gradients(batch) if updates else ([], [])
         finish = self._functions[updates]
         results = finish(*states, *slices, *summed)
@@ -124,7 +124,7 @@ class PredictedBatches:
         """See `BatchEnds`."""
         self._outputs = next(reversed(batch.sums.values())).predictions
         if self._assign is not None:
-            self._assign(*(state for number in batch.batch.functions for state in batch.sums[number].states))
+            self._assign(*(state for number in batch.batch.functions for state in batch.states(number)))
 
     def end_backward(self, batch: WalkedBatch) -> None:
         """Never."""
@@ -140,16 +140,12 @@ def _assign_function(model: Any, traces: Sequence[ChunkTrace], assigned: Sequenc
             variable.assign(state)
         return []
 
-    return traced(assign, _specs_of(assigned))
+    return traced(assign, specs_of(assigned))
 
 
 def _replica_sums(strategy: Any) -> ReplicaSums:
     over_replicas = graph_collectives_of(strategy.world, strategy.stage_group)
     return ReplicaSums(over_replicas, strategy.replica, strategy.replicas)
-
-
-def _specs_of(assigned: Sequence[Any]) -> list[Any]:
-    return [tf.TensorSpec(one.shape, one._value.dtype) for one in assigned]
 
 
 def _finish_function(
@@ -202,4 +198,4 @@ def _finish_function(
         return results
 
     parts = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for _, _, pair in rows for part in pair]
-    return traced(finish, _specs_of(assigned), parts, shared.specs if updates else [])
+    return traced(finish, specs_of(assigned), parts, shared.specs if updates else [])

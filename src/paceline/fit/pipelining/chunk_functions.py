@@ -17,6 +17,7 @@ from typing import Any
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.chunk_trace import ChunkTrace
 from paceline.fit.pipelining.cut_graphs import CutGraph, GraphFunction, behind, each_once, parted
+from paceline.fit.pipelining.micro_batches import of_all_rows
 
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
 
@@ -57,14 +58,17 @@ class ChunkFunctions:
         of_forward = behind(forward)
         of_inputs = behind(trace.received_gradients) - of_forward
         of_weights = behind(of_weights_fetched) - of_forward
-        given = [*(*trace.data, *trace.rows, *trace.received, *trace.given, *trace.sums, *trace.states, *trace.totals)]
-        graph = CutGraph(trace.wrapped, [*given, *trace.weights], lasting=trace.weights)
+        given = [*trace.data, *trace.rows, *trace.received, *trace.given, *trace.sums, *trace.states, *trace.so_far]
+        needed = behind([*forward, *trace.received_gradients, *of_weights_fetched])
+        used = [at for at, total in enumerate(trace.totals) if total.op in needed]
+        self.totals = [trace.totals[at] for at in used]
+        """Of the trace's, those that anything is computed from."""
+        self._parts = _parts(trace, used, [*given, *trace.weights])
+        graph = CutGraph(trace.wrapped, [*given, *self.totals, *trace.weights], lasting=trace.weights)
         for_inputs = graph.crossing(of_forward, of_inputs)
         for_weights = graph.crossing(of_forward, of_weights - of_inputs)
         self._stash = each_once([*for_inputs, *for_weights])
         self._forward = graph.function([], [*forward, *self._stash])
-        self._parts = graph.function([], trace.part_of_total) if trace.part_of_total else None
-        _refuse_parts(trace, self._parts)
         self._both = graph.function(self._stash, [*trace.received_gradients, *of_weights_fetched])
         self._rest = graph.crossing(of_inputs, of_weights - of_inputs)
         self._inputs = graph.function(for_inputs, [*trace.received_gradients, *self._rest])
@@ -73,12 +77,12 @@ class ChunkFunctions:
         self._kept = {id(feed) for function in backward for feed in function.feeds}
         self._kept_for_weights = {id(feed) for feed in self._weights.feeds}
         every = [self._forward, *backward, *([self._parts] if self._parts else [])]
-        used = {id(feed) for function in every for feed in function.feeds}
-        self.read_data = [at for at, tensor in enumerate(trace.data) if id(tensor) in used]
+        read = {id(feed) for function in every for feed in function.feeds}
+        self.read_data = [at for at, tensor in enumerate(trace.data) if id(tensor) in read]
         """Which leaves of the data are read."""
 
-    def totals(self, one: Pass) -> list[Any]:
-        """What micro-batches add to each total, together: `one` has the data of all rows."""
+    def of_all_rows(self, one: Pass) -> list[Any]:
+        """The values of `totals`: `one` has the data of all rows."""
         return [] if self._parts is None else self._parts(one.feeds)
 
     def forward(self, one: Pass, *, is_recomputed: bool = False) -> tuple[list[Any], list[Any], list[Any], Any]:
@@ -132,14 +136,20 @@ def _some(value: Any) -> list[Any]:
     return [] if value is None else [value]
 
 
-def _refuse_parts(trace: ChunkTrace, parts: GraphFunction | None) -> None:
-    known = {id(tensor) for tensor in [*trace.data, *trace.rows]}
-    if parts is not None and any(id(feed) not in known for feed in parts.feeds):
-        raise ConfigurationError(
-            "A loss or layer adds up what layers compute for all rows of a batch (such as "
-            "BatchNormalization with synchronized=True, or a mask that depends on weights): a micro-batch does not know"
-            " it. Leave it out, or train without a pipeline. [pipeline]"
-        )
+def _parts(trace: ChunkTrace, used: Sequence[int], given: Sequence[Any]) -> GraphFunction | None:
+    """What a micro-batch has of some of the totals; None without any.
+
+    Raises:
+        ConfigurationError: a total does not follow from the data alone.
+    """
+    if not used:
+        return None
+    graph = CutGraph(trace.wrapped, given)
+    known = {id(tensor) for tensor in [*trace.data, *trace.rows, *trace.states]}
+    for at in used:
+        if any(id(feed) not in known for feed in graph.function([], [trace.parts[at]]).feeds):
+            raise ConfigurationError(of_all_rows(trace.needed_by[at]))
+    return graph.function([], [trace.parts[at] for at in used])
 
 
 def _refuse_assignments(trace: ChunkTrace) -> None:

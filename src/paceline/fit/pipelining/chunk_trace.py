@@ -4,17 +4,20 @@
                                  │                   │       │
     received from earlier ───► layers ───► handed on to later chunks, losses, new states
                                  │
-    gradients of received ◄─── tape ◄─── gradients of what was handed on
+    gradients of received ◄─── gradients of what was handed on
                                  └─────► gradients of weights, each added to its sum as soon as it is there
 
 Nothing else in it has side effects: what layers and metrics assign goes in as `states` and comes out.
 `chunk_tracing.py` builds it, `chunk_functions.py` cuts it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+
+from paceline.spmd.placements import Placement
 
 
 @dataclass(frozen=True)
@@ -25,23 +28,26 @@ class ChunkTrace:
         wrapped: The graph as a function, which can be pruned.
         is_training: Whether it has gradients.
         data: The leaves of (x, y, sample_weight), of the whole batch: the graph takes the micro-batch's rows.
-        rows: Rows of the micro-batch (int32), its first row and the rows of the batch (int64).
+        rows: How many rows the batch has, which of these is the micro-batch's first one, and how many it has (int64).
         received: As the chunk's.
         given: Gradients of `handed_on`, of those that are floating, in order.
         sums: For `summed`, the handles of the variables to which gradients are added.
         weights: Values of `versioned`.
-        states: Values of `assigned` before.
+        states: Values of `assigned` when the batch begins.
+        so_far: For each of `assigned`, the sum of the addends of the micro-batches before.
         handed_on: As the chunk's.
         predictions: The model's outputs; of the last chunk only.
-        loss: The micro-batch's share of the losses of this chunk, unscaled; None without any.
+        loss: The micro-batch's addend of the losses of this chunk, unscaled; None without any.
         received_gradients: Of those of `received` that are floating.
         added: Is there when all of `sums` have been added to; None without any.
         slices: (values, indices) of the gradients of `looked_up`.
-        new_states: Values of `assigned` after.
-        part_of_total: Of the data: what the micro-batch adds to each of `totals`; see `BatchSums`.
+        new_states: What the micro-batch has of the new values of `assigned`, as `placements` says; of addends their
+            sum with `so_far`.
+        placements: Of each of `new_states`: the new value, which every micro-batch computes; an addend of it; or rows.
+        parts: What the micro-batch has of each of `totals`.
+        totals: What all micro-batches have together: fed. It must follow from the data alone.
+        needed_by: For each of `totals`, who needs it, in words.
         assigned: Keras variables that layers or metrics assign.
-        threaded: Of metrics: each micro-batch goes on with them. Others begin each as the batch has.
-        averaged: BatchNormalization's: each micro-batch makes its share; these are added up.
         summed: Trained Keras variables with dense gradients.
         looked_up: Those with gradients of rows.
         alike: Of each of these whether every micro-batch looks up the same, as positions: one process has one gradient.
@@ -58,6 +64,7 @@ class ChunkTrace:
     sums: list[Any]
     weights: list[Any]
     states: list[Any]
+    so_far: list[Any]
     handed_on: list[Any]
     predictions: list[Any]
     loss: Any
@@ -65,11 +72,11 @@ class ChunkTrace:
     added: Any
     slices: list[tuple[Any, Any]]
     new_states: list[Any]
-    part_of_total: list[Any]
+    placements: list[Placement]
+    parts: list[Any]
     totals: list[Any]
+    needed_by: list[str]
     assigned: list[Any]
-    threaded: list[Any]
-    averaged: list[Any]
     summed: list[Any]
     looked_up: list[Any]
     alike: list[bool]
@@ -79,3 +86,8 @@ class ChunkTrace:
 def is_floating(tensor: Any) -> bool:
     """Whether gradients of a `KerasTensor` or tensor are sent."""
     return bool(tf.as_dtype(tensor.dtype).is_floating)
+
+
+def specs_of(variables: Sequence[Any]) -> list[Any]:
+    """The `tf.TensorSpec`s of the values of Keras variables."""
+    return [tf.TensorSpec(one.shape, one._value.dtype) for one in variables]

@@ -1,8 +1,15 @@
-"""Micro-batches: which rows each has, and the replica context in which its graph is built.
+"""Micro-batches: which rows each has, and what it would have to ask of the others.
 
-A micro-batch is to a pipeline what a rank's rows are to data parallelism: a part of the global batch, of which three
-numbers say all (its rows, its first row, the rows of the batch). In its replica context the patches of Keras scale
-losses and draw random numbers by these numbers. Nothing is asked of other ranks: every rank knows the whole batch.
+A micro-batch is to a pipeline what a rank's rows are to data parallelism: a part of the global batch. So the graph of a
+chunk is divided by the same rules (`spmd/`), for one micro-batch in the place of one rank:
+
+    rows of the batch     own rows      what is handed on, predictions
+    a sum over rows       an addend     losses, gradients, metrics: added up until the batch ends
+    the sum itself        a message     denominators, such as the number of unmasked entries
+
+A message would have to wait until all micro-batches have come so far, which is the end of all pipelining. But every
+rank has the whole batch of data, so what follows from the data alone is computed of all rows, once a batch, and fed to
+each micro-batch. What follows from what layers compute is refused.
 """
 
 import functools
@@ -12,10 +19,10 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.batch_rows import local_slice
-from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
-
-_SEVERAL = 2
-"""What a context says that it has replicas of: one graph serves batches of any number of micro-batches."""
+from paceline.errors import ConfigurationError
+from paceline.fit.pipelining.cut_graphs import behind
+from paceline.spmd import compat
+from paceline.spmd.decisions import Operation
 
 
 @functools.cache
@@ -41,66 +48,70 @@ def rows_of_micro_batches(
     return [(begin + first, begin + last) for first, last in slices]
 
 
-class MicroBatchRows(StepRows):
-    """The rows of a micro-batch; see `StepRows`.
+class MicroBatchMessages:
+    """`spmd.messages.Messages` of one micro-batch: nobody is asked, what would be sent is noted.
 
     Args:
-        local: int32 scalar, its rows.
-        begin: int64 scalar, the row of the batch that is its first.
-        total: int64 scalar, the rows of the batch.
-        sums: Of the batch, of what the context's code asks for.
+        first_row: int64 scalar, the number of its first row in the batch.
+        of_layers: Tensors that follow from more than the data.
+        is_only_one: Whether no batch has another micro-batch: then what it has is what the batch has.
     """
 
-    def __init__(self, local: Any, begin: Any, total: Any, sums: "BatchSums") -> None:
-        super().__init__(local, 0, _SEVERAL, sums)  # type: ignore[arg-type]  # it has what is asked of it
-        self._begin, self._total = begin, total
-        self.is_micro_batch = True
+    acts_outside = False
 
-    def begin(self) -> Any:
-        """int64 scalar: the first row."""
-        return self._begin
-
-    def everywhere(self, flag: Any) -> Any:
-        """What is asked is answered by shapes, which are known here; a sum would need what layers compute."""
-        return flag
-
-    def _global(self) -> Any:
-        return self._total
-
-
-class BatchSums:
-    """Sums over the micro-batches of a batch, for denominators that are no row counts (masks, weights).
-
-    In the graph of one micro-batch they are tensors to be fed: `parts` has what this micro-batch adds to each, which
-    must follow from the data alone, and `totals` has the tensors.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, first_row: Any, of_layers: Sequence[Any], *, is_only_one: bool) -> None:
+        self._is_first, self._is_only_one = tf.equal(first_row, 0), is_only_one
+        self._of_layers = {tensor.op for tensor in of_layers}
         self.parts: list[Any] = []
+        """What this micro-batch has of what all would exchange."""
         self.totals: list[Any] = []
+        """For each of these the stand-in for what all have together. If the micro-batch has all rows, equal to it."""
 
-    def all_reduce(self, tensors: Sequence[Any], *_: Any) -> list[Any]:
-        """Stand-ins for the sums of `tensors` over the micro-batches."""
-        own = [tf.convert_to_tensor(tensor) for tensor in tensors]
-        totals = [tf.identity(tensor) for tensor in own]
-        self.parts += own
-        self.totals += totals
-        return list(totals)
+    def addend(self, whole: Any) -> Any:
+        """See `Messages.addend`: the micro-batch with the first row has it."""
+        return whole if self._is_only_one else tf.where(self._is_first, whole, tf.zeros_like(whole))
+
+    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
+        """See `Messages.first_of`: what follows from the data. Divided by its sum, an addend stays an addend."""
+        first = [self._of_layers.isdisjoint(behind([tensor])) for tensor in tensors]
+        return first if any(first) else [True] * len(tensors)
+
+    def sum(self, addends: Sequence[Any]) -> list[Any]:
+        """See `Messages.sum`."""
+        return [self._total(part) for part in addends]
+
+    def gather(self, parts: Sequence[tuple[Any, int]]) -> list[Any]:
+        """See `Messages.gather`."""
+        return [self._total(part) for part, _ in parts]
+
+    def called(self, op: Operation, inputs: Sequence[Any]) -> list[Any]:
+        """See `Messages.called`.
+
+        Raises:
+            ConfigurationError: there are other micro-batches.
+        """
+        if not self._is_only_one:
+            raise ConfigurationError(
+                f"A layer, loss or metric calls Python (operation {op.name!r}), which needs the rows of the whole "
+                "batch: a micro-batch has a part of them. Write it with operations of keras.ops or TensorFlow, or take "
+                "PipelineStrategy(micro_batches=1) without replicas. [pipeline]"
+            )
+        copy = compat.copied(op, list(inputs))
+        return list(copy.outputs) or [copy]
+
+    def _total(self, part: Any) -> Any:
+        total = tf.identity(part)
+        if not self._is_only_one:
+            self.parts.append(part)
+            self.totals.append(total)
+        return total
 
 
-class MicroBatchContext(PacelineReplicaContext):
-    """The replica context of a micro-batch, one of several.
-
-    Args:
-        strategy: The model's.
-        rows: The micro-batch's.
-        sums: Given out as `collectives`.
-    """
-
-    def __init__(self, strategy: Any, rows: MicroBatchRows, sums: BatchSums) -> None:
-        super().__init__(strategy, 0, rows, sums)  # type: ignore[arg-type]
-
-    @property
-    def num_replicas_in_sync(self) -> int:
-        """Several."""
-        return _SEVERAL
+def of_all_rows(who: str) -> str:
+    """Why a pipeline refuses a chunk of which `who`, a line or operation, needs what layers compute for all rows."""
+    return (
+        f"A loss, metric or layer adds up what layers compute for all rows of a batch ({who}): a micro-batch does not "
+        "know it. So do BatchNormalization with synchronized=True, masks that depend on weights, and losses that "
+        "compare rows. Leave it out, train without a pipeline, or take PipelineStrategy(micro_batches=1) without "
+        "replicas. [pipeline]"
+    )

@@ -17,7 +17,7 @@ from paceline.fit.pipelining.chunks import cut
 from paceline.fit.pipelining.common_failures import raised_on_all
 from paceline.fit.pipelining.division import division_of
 from paceline.fit.pipelining.gradient_sums import GradientSums
-from paceline.fit.pipelining.layer_states import refuse_complex, refuse_of_rows
+from paceline.fit.pipelining.layer_states import refuse_complex
 from paceline.fit.pipelining.micro_batches import rows_of_micro_batches
 from paceline.fit.pipelining.shared_weights import SharedWeights
 from paceline.fit.pipelining.shown_arrays import shown_to_all
@@ -144,8 +144,6 @@ class PipelinedModel:
                     made[number] = ChunkFunctions(
                         trace(self._model, chunk, specs, training=training, losses=losses, versioned=versioned)
                     )
-                    if self._strategy.micro_batches * self._strategy.replicas > 1:
-                        refuse_of_rows(chunk, made[number].trace)
                 if training:
                     self._refuse_to_wait_for_nothing([one.trace for one in made.values()])
             if training and is_first:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from paceline.fit.pipelining.chunk_functions import ChunkFunctions, Pass
 from paceline.fit.pipelining.gradient_sums import GradientSums
+from paceline.spmd.placements import Sharded
 
 
 @dataclass
@@ -16,7 +17,8 @@ class ChunkSums:
     """What the micro-batches of a batch have left in one chunk.
 
     Args:
-        states: Of `assigned`: after the last micro-batch, or for `averaged` ones the shares so far.
+        states: Of `assigned`, as `ChunkTrace.placements` says: the new values that the last micro-batch has computed,
+            addends so far, or the rows of each micro-batch.
         sums: Of `summed`, the handles of the variables to which gradients are added.
         slices: Of `looked_up`, a list with the values of each micro-batch, then one with the indices.
         losses: The share of the losses of each micro-batch, if there are any.
@@ -78,30 +80,30 @@ class WalkedBatch:
         self.sums = {
             number: ChunkSums(
                 [
-                    tf.zeros_like(value) if any(variable is one for one in function.trace.averaged) else value
-                    for variable, value in zip(function.trace.assigned, self._beginnings[number], strict=True)
+                    [] if isinstance(placement, Sharded) else tf.zeros_like(value)
+                    for placement, value in zip(function.trace.placements, self._beginnings[number], strict=True)
                 ],
                 gradient_sums.handles(function.trace.summed),
                 [[] for _ in range(2 * len(function.trace.looked_up))],
             )
             for number, function in batch.functions.items()
         }
-        self._totals = {number: self._totals_of(function) for number, function in batch.functions.items()}
+        self._totals = {number: self._totals_of(number, function) for number, function in batch.functions.items()}
 
     def begun(self, chunk: int, index: int) -> Pass:
         """A micro-batch, with what F reads of the batch: data, totals, states."""
         functions = self.batch.functions[chunk]
         one = self._with_data(functions, *self.batch.bounds[index])
-        one.feed(functions.trace.totals, self._totals[chunk])
-        one.feed(functions.trace.states, self._states_before(chunk))
+        one.feed(functions.totals, self._totals[chunk])
+        one.feed(functions.trace.states, self._beginnings[chunk])
+        one.feed(functions.trace.so_far, self.sums[chunk].states)
         return one
 
     def add_forward(self, chunk: int, predictions: list[Any], states: list[Any], loss: Any) -> None:
         """What the F of a micro-batch has left."""
         left, trace = self.sums[chunk], self.batch.functions[chunk].trace
-        for at, (variable, state) in enumerate(zip(trace.assigned, states, strict=True)):
-            is_share = any(variable is averaged for averaged in trace.averaged)
-            left.states[at] = left.states[at] + state if is_share else state
+        for at, (placement, state) in enumerate(zip(trace.placements, states, strict=True)):
+            left.states[at] = [*left.states[at], state] if isinstance(placement, Sharded) else state
         if loss is not None:
             left.losses.append(loss)  # an addition here would cost each micro-batch some 80 microseconds
         left.predictions.append(predictions)
@@ -120,30 +122,29 @@ class WalkedBatch:
             yield tf.add_n(values) if are_alike else tf.concat(values, 0)
             yield indices[0] if are_alike else tf.concat(indices, 0)
 
+    def states(self, chunk: int) -> list[Any]:
+        """What all micro-batches have left of `assigned`."""
+        placements = self.batch.functions[chunk].trace.placements
+        return [
+            tf.concat(state, placement.dim) if isinstance(placement, Sharded) else state
+            for placement, state in zip(placements, self.sums[chunk].states, strict=True)
+        ]
+
     def _with_data(self, functions: ChunkFunctions, begin: int, end: int) -> Pass:
         one, trace = Pass(), functions.trace
-        one.feed(trace.rows, [tf.constant(end - begin, tf.int32), *_int64(begin, self.batch.num_rows)])
+        one.feed(trace.rows, [tf.constant(value, tf.int64) for value in (self.batch.num_rows, begin, end - begin)])
         for at in functions.read_data:
             one.feed([trace.data[at]], [self.batch.leaves[at]])
         return one
 
-    def _states_before(self, chunk: int) -> list[Any]:
-        trace = self.batch.functions[chunk].trace
-        return [
-            now if any(variable is threaded for threaded in trace.threaded) else begun
-            for variable, begun, now in zip(
-                trace.assigned, self._beginnings[chunk], self.sums[chunk].states, strict=True
-            )
-        ]
-
-    def _totals_of(self, functions: ChunkFunctions) -> list[Any]:
-        """The denominators of the batch, which follow from the data: no replica need ask another one."""
-        return functions.totals(self._with_data(functions, 0, self.batch.num_rows)) if functions.trace.totals else []
+    def _totals_of(self, number: int, functions: ChunkFunctions) -> list[Any]:
+        """What follows from the data of all rows: no replica need ask another one."""
+        if not functions.totals:
+            return []
+        one = self._with_data(functions, 0, self.batch.num_rows)
+        one.feed(functions.trace.states, self._beginnings[number])
+        return functions.of_all_rows(one)
 
 
 def _states(functions: ChunkFunctions) -> list[Any]:
     return [tf.convert_to_tensor(variable._value) for variable in functions.trace.assigned]
-
-
-def _int64(*values: int) -> list[Any]:
-    return [tf.constant(value, tf.int64) for value in values]

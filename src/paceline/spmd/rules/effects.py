@@ -77,7 +77,7 @@ def _done_by_first(op: Operation, specs: Sequence[Spec]) -> Decision:
     del op
 
     def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
-        if builder.messages.rank == 0:
+        if builder.messages.acts_outside:
             return list(builder.copied(op, inputs))
         builder.nothing()  # for what comes after it, and so after all that came before
         return []
@@ -104,9 +104,7 @@ def _read_by_first(op: Operation, specs: Sequence[Spec]) -> Decision:
     """A number from the outside: what rank 0 reads, and zeros to add to it."""
 
     def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
-        if builder.messages.rank == 0:
-            return list(builder.copied(op, inputs))
-        return list(builder.zeros(op))
+        return [builder.messages.addend(output) for output in builder.copied(op, inputs)]
 
     return Decision(tuple(R for _ in specs), tuple(Spec(P, _dims(output, op.name)) for output in op.outputs), build)
 

@@ -41,6 +41,15 @@ def _select(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     return decide(op, specs, "..., ..., ... -> ...", linear=((1, 2),))
 
 
+def _cast(op: Operation, specs: Sequence[Spec]) -> Decision | None:
+    """To a type that holds all numbers of the other one, or rounds whole numbers, it is linear."""
+    before, after = op.inputs[0].dtype, op.outputs[0].dtype
+    rounds = before.is_integer and after.is_floating
+    widens = before.is_floating == after.is_floating and before.is_integer == after.is_integer
+    is_linear = rounds or (widens and (before.is_integer or before.is_floating) and before.size <= after.size)
+    return decide(op, specs, "... -> ...", linear=((0,),) if is_linear else ())
+
+
 def _ensured(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """A shape that the script claims: of own rows, too, if it leaves their number open."""
     shard = specs[0].shard
@@ -71,8 +80,7 @@ _ROUNDED_ALONE: dict[str, Rule] = {
     **rules(
         """Abs AsString Bitcast Bucketize Ceil Floor Invert IsFinite IsInf IsNan LogicalNot RegexReplace RegexFullMatch
         StaticRegexReplace StaticRegexFullMatch Relu Relu6 Rint Round Sign Sqrt Square StringLength StringLower
-        StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper
-        Cast""",
+        StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper""",
         MapOfFactors(_ONE),
     ),
     **rules(
@@ -92,6 +100,7 @@ _ROUNDED_ALONE: dict[str, Rule] = {
     "SelectV2": MapOfFactors(_THREE, linear=((1, 2),)),
     "Select": _select,
     "AddN": _sum_of_many,
+    "Cast": _cast,
     "IdentityN": _each_alone,
     "EnsureShape": _ensured,
     "LookupTableFindV2": MapOfFactors(_found),

@@ -365,7 +365,7 @@ TABLE: dict[str, Rule] = {
     "Pack": _pack,
     "Unpack": _unpack,
     **rules("Split SplitV", _split),
-    "ReverseV2": MapOfFactors(_reverse),
+    "ReverseV2": MapOfFactors(_reverse, linear=((0,),)),
     **rules("Pad PadV2", MapOfFactors(_pad)),
     **rules("MirrorPad MirrorPadGrad", MapOfFactors(_pad, without_rows=no_rows.one_more_row)),
     "GatherV2": MapOfFactors(_gather),

@@ -84,7 +84,8 @@ def _along_one_axis(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     factors[axes[0]] = factors[axes[0]].upper()
     outputs = [factor for axis, factor in enumerate(factors) if axis != axes[0] or not op.type.startswith("Arg")]
     where = " Z" if specs[1].rank else ""
-    return decide(op, specs, f"{' '.join(factors)},{where} -> {' '.join(outputs)}")
+    linear = ((0,),) if op.type == "Cumsum" else ()
+    return decide(op, specs, f"{' '.join(factors)},{where} -> {' '.join(outputs)}", linear=linear)
 
 
 _R = Spec().placement
@@ -104,11 +105,11 @@ TABLE: dict[str, Rule] = {
         MapOfFactors("... M N -> ... M N"),
     ),
     **rules("RFFT IRFFT", MapOfFactors("... N, Z -> ... M")),
-    **rules("FFT IFFT", MapOfFactors("... N -> ... N")),
+    **rules("FFT IFFT", MapOfFactors("... N -> ... N", linear=((0,),))),
     "MatrixDeterminant": MapOfFactors("... M N -> ..."),
     "MatrixDiagPart": MapOfFactors("... M N -> ... D"),
     "MatrixDiag": MapOfFactors("... M -> ... M N"),
-    "MatrixBandPart": MapOfFactors("... M N, , -> ... M N"),
-    "MatrixSolve": MapOfFactors("... M N, ... N K -> ... M K"),
-    "MatrixTriangularSolve": MapOfFactors("... M N, ... N K -> ... M K"),
+    "MatrixBandPart": MapOfFactors("... M N, , -> ... M N", linear=((0,),)),
+    "MatrixSolve": MapOfFactors("... M N, ... N K -> ... M K", linear=((1,),)),
+    "MatrixTriangularSolve": MapOfFactors("... M N, ... N K -> ... M K", linear=((1,),)),
 }
