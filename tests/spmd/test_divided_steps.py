@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
-from tests.spmd.rank_threads import Step, assert_as_one_worker
+from tests.spmd.rank_threads import NotedMessages, Step, assert_as_one_worker
+from tests.strategy.thread_worlds import on_each_rank
+
+from paceline.spmd.partition import Partitioner
 
 pytestmark = pytest.mark.usefixtures("in_double_precision")
 
@@ -289,3 +292,31 @@ def test_a_step_for_one_length_of_batch_that_needs_all_rows(name: str) -> None:
     inputs, targets, make = MORE_MESSAGES[name]
     limit = 1e-8 if name == "convolutions" else 1e-9
     assert_as_one_worker(make, [inputs, targets], (4, 3), limit=limit, for_one_length=True)
+
+
+def test_recurrent_layers_on_sequences_of_any_length_send_one_message() -> None:
+    """The length of a gradient's sequences is another unknown number than that of the words."""
+    make = _step(_sequential(lambda: layers.Embedding(20, 4), lambda: layers.LSTM(4), _dense(), shape=(None,)))
+    [messages] = on_each_rank(1, NotedMessages)
+    specs = tf.TensorSpec([None, None], tf.int64), tf.TensorSpec([None], tf.int64)
+    whole = tf.function(make().function, autograph=False).get_concrete_function(*specs)
+    Partitioner(messages).divided(whole, [True, True]).get_concrete_function()
+    assert messages.sent == ["sum"]
+
+
+def _convolved() -> Step:
+    keras.utils.set_random_seed(3)
+    filters = tf.Variable(tf.random.stateless_normal([3, 3, 3, 4], [1, 2], dtype=tf.float32))
+    bias = tf.Variable(tf.ones([4], tf.float32))
+
+    def step(images: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.bias_add(tf.nn.conv2d(images, filters, 1, "VALID"), bias) ** 2)
+        return tape.gradient(loss, [filters, bias])
+
+    return Step(step)
+
+
+def test_gradients_of_a_convolution_on_a_rank_without_rows() -> None:
+    """oneDNN merges both gradients, and then gives one only."""
+    assert_as_one_worker(_convolved, [IMAGES.astype("float32")], (2, 5, 0), limit=1e-5)

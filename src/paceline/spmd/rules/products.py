@@ -88,7 +88,7 @@ TABLE: dict[str, Rule] = {
     "MaxPoolGradGrad": _images("*HC, *OC, *HC -> *OC"),
     "MaxPool3DGradGrad": _images("*HC, *OC, *HC -> *OC", no_rows.one_more_row),
     "BiasAdd": MapOfFactors(_bias),
-    "BiasAddGrad": MapOfFactors(_bias_gradient),
+    "BiasAddGrad": MapOfFactors(_bias_gradient, without_rows=no_rows.apart),
     **rules(
         "ResizeBilinear ResizeNearestNeighbor ResizeBicubic ResizeArea AdjustContrastv2",
         MapOfFactors("n H W C, Z -> n O P C"),

@@ -77,15 +77,17 @@ def kept_rows(shard: Sharded, dims: Dims, sizes: Dims) -> Sharded | None:
     """Where the rows of a tensor are after a reshape from `dims` to `sizes`; None if it is not proved that they stay
     together.
 
-    The entries before the rows' dimension must be as many as before some dimension of the result, and those of one
-    row as many as of one row there:
+    The entries before the rows' dimension must be as many as before some dimension of the result that counts rows:
 
-        (a, rows·b, c) ─► (a, rows·b', c')    with b·c = b'·c'
+        (a, rows·b, c) ─► (a, rows·b', c')
+
+    As all entries are as many as before, b·c = b'·c', whether these are known or not: a row there has the entries of
+    the same row here.
     """
-    before, in_row = _product(dims[: shard.dim]), shard.block * _product(dims[shard.dim + 1 :])
+    before = _product(dims[: shard.dim])
     for dim, size in enumerate(sizes):
         block = size.over(Size.of(ROWS))
-        if block.known and _product(sizes[:dim]) == before and block * _product(sizes[dim + 1 :]) == in_row:
+        if block.known and _product(sizes[:dim]) == before:
             return Sharded(dim, block)
     return None
 
@@ -95,19 +97,28 @@ def _reshape(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     data, shape = specs
     if data.dims is None or shape.content is None:
         return Decision((P, R), (_of_static(op).placed(P),)) if isinstance(data.placement, Partial) else None
-    sizes = target(data.dims, list(shape.content))
+    content = list(shape.content)
+    sizes = target(data.dims, content)
     if isinstance(data.placement, Partial):
         return Decision((P, R), (Spec(P, sizes) if sizes else _of_static(op).placed(P),))
-    if sizes is None:
-        return None
     if data.shard is None:
-        return Decision((R, R), (Spec(R, sizes),))
-    shard = kept_rows(data.shard, data.dims, sizes)
+        return Decision((R, R), (Spec(R, sizes),)) if sizes else None
+    if sizes is None and any(size == -1 for size in content):
+        return None  # of no rows, TensorFlow cannot work out that size
+    shard = kept_rows(data.shard, data.dims, sizes or tuple(content))
     if shard is None:
         return None
-    local = of_sizes(sizes)
+    local = of_sizes(content if sizes is None else list(sizes))
     local[shard.dim] = own(shard.size)
-    return Decision((data.shard, Rebuilt(local)), (Spec(shard, sizes),))
+    return Decision((data.shard, Rebuilt(local)), (Spec(shard, sizes or _told(op, content)),))
+
+
+def _told(op: Operation, content: Sequence[Size]) -> Dims | None:
+    """The sizes of a result of which some are not known: new ones in their place."""
+    dims = _of_static(op).dims
+    if dims is None:
+        return None
+    return tuple(size if size.known else new for size, new in zip(content, dims, strict=True))
 
 
 def _of_static(op: Operation) -> Spec:
