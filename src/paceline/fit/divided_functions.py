@@ -13,9 +13,11 @@ import keras
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
+from paceline.comm.world import current_world
 from paceline.fit.compat import trainer_module
 from paceline.fit.divided_steps import DividedStep
-from paceline.fit.strategies import divided_strategy_of
+from paceline.fit.strategies import divided_strategy_of, paceline_strategy_of
+from paceline.fit.updates_in_loops import with_loops
 from paceline.fit.verification import looked_at
 from paceline.fit.whole_batches import WholeBatch, coming_batch
 from paceline.strategy import compat
@@ -31,7 +33,8 @@ def divided(keras_make_function: Function) -> Function:
 
     def _make_function(self: Any, step_function: Function) -> Any:
         if (strategy := divided_strategy_of(self)) is None:
-            return keras_make_function(self, step_function)
+            is_launched = paceline_strategy_of(self) is not None and current_world().launched
+            return keras_make_function(self, with_loops(self, step_function) if is_launched else step_function)
         return _DividedFunction(self, step_function, keras_make_function, strategy)
 
     return _make_function

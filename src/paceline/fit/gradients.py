@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit import own_functions, own_loops
+from paceline.fit import own_functions, own_loops, updates_in_loops
 from paceline.fit.lineage import From, lineage_of
 from paceline.fit.replica import current_replica, note_gradients, refuse_lonely_step
 from paceline.strategy import operation_seeds
@@ -65,6 +65,10 @@ def applied(keras_apply: Function) -> Function:
                 return update(self, list(grads), lambda gradients: keras_apply(self, gradients, trainable_variables))
             if is_loop:
                 own_functions.note_update()
+            if updates_in_loops.are_traced():
+                if trainable_variables is not None:
+                    trainable_variables = list(trainable_variables)
+                return updates_in_loops.applied(self, list(grads), trainable_variables, keras_apply)
             return keras_apply(self, grads, trainable_variables)
         if replica.gradients_are_reduced:
             return keras_apply(self, grads, trainable_variables)

@@ -21,6 +21,18 @@ def traced_step(step_function: Function, specs: Any) -> Any:
     return tf.function(_run_by_default(step_function), reduce_retracing=True).get_concrete_function(specs)
 
 
+def traced_in_no_order(step_function: Function, specs: Any) -> Any:
+    """As `traced_step`, but nothing waits for anything whose result it does not read.
+
+    Else TensorFlow lets all outputs wait for all that reads a variable. For steps without effects, whose parts run by
+    themselves.
+    """
+    run = _run_by_default(step_function)
+    return tf.compat.v1.wrap_function(
+        lambda *flat: run(tf.nest.pack_sequence_as(specs, flat)), signature=tf.nest.flatten(specs)
+    )
+
+
 def _run_by_default(step_function: Function) -> Function:
     """As Keras calls a step where there is no strategy: operations get the seeds of the function that they are in."""
 

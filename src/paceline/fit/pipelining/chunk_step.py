@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from paceline.errors import ConfigurationError
-from paceline.fit.one_workers_step import traced_step
+from paceline.fit.one_workers_step import traced_in_no_order
 from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_trace import is_floating, specs_of
 from paceline.fit.pipelining.chunks import Chunk
@@ -154,7 +154,7 @@ class _Tracing:
             states=specs_of(self._assigned),
         )
         with as_one_worker():
-            traced = traced_step(lambda groups: self._computed(StepInputs(*groups)), inputs.groups)
+            traced = traced_in_no_order(lambda groups: self._computed(StepInputs(*groups)), inputs.groups)
         return ChunkStep(
             traced, inputs, self._lengths, self._assigned, self._summed, self._looked_up, list(self._versioned)
         )

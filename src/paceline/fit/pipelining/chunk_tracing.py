@@ -14,6 +14,7 @@ from paceline.fit.pipelining.chunks import Chunk
 from paceline.fit.pipelining.cut_graphs import parted
 from paceline.fit.pipelining.micro_batches import MicroBatchMessages, of_all_rows
 from paceline.spmd.account import Account
+from paceline.spmd.alone import Alone
 from paceline.spmd.partition import Part, Partitioner
 from paceline.spmd.placements import P, Partial, R, Replicated, Sharded
 from paceline.spmd.rules.effects import has_seed
@@ -76,10 +77,10 @@ class _Division:
         """The tensors of a `ChunkTrace`, by name, in the current graph."""
         step, graph = self._step, tf.compat.v1.get_default_graph()
         _, first, own = rows
-        messages = MicroBatchMessages(
-            first, [*inputs.received, *inputs.given, *inputs.weights], is_only_one=self._is_only_one
-        )
-        partitioner = Partitioner(messages)
+        several: MicroBatchMessages | None = None
+        if not self._is_only_one:
+            several = MicroBatchMessages(first, [*inputs.received, *inputs.given, *inputs.weights])
+        partitioner = Partitioner(several or Alone())
         self._draws = sum(map(has_seed, partitioner.operations(step.traced)))
         given = StepInputs([leaf[first : first + own] for leaf in inputs.data], *inputs.groups[1:])
         flat = [tensor for group in given.groups for tensor in group]
@@ -104,11 +105,13 @@ class _Division:
             "new_states": [_state(one, before) for one, before in zip(states, so_far, strict=True)],
             "placements": [one.placement for one in states],
         }
-        needed_by = [] if self._is_only_one else _needed_by(partitioner.account)
-        for part, who in zip(messages.parts, needed_by, strict=True):
+        if several is None:
+            return made | {"parts": [], "totals": [], "needed_by": []}
+        needed_by = _needed_by(partitioner.account)
+        for part, who in zip(several.parts, needed_by, strict=True):
             if part.graph is not graph:
                 raise ConfigurationError(of_all_rows(f"{who}, in a loop or branch"))
-        return made | {"parts": messages.parts, "totals": messages.totals, "needed_by": needed_by}
+        return made | {"parts": several.parts, "totals": several.totals, "needed_by": needed_by}
 
     def _draw_once(self, graph: Any, made: dict[str, Any]) -> None:
         """Numbers that come from a state in a kernel are drawn for all rows, once a batch, as one process draws them.

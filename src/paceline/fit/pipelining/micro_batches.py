@@ -21,7 +21,6 @@ import tensorflow as tf
 from paceline.data.batch_rows import local_slice
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.cut_graphs import behind
-from paceline.spmd import compat
 from paceline.spmd.decisions import Operation
 
 
@@ -54,13 +53,12 @@ class MicroBatchMessages:
     Args:
         first_row: int64 scalar, the number of its first row in the batch.
         of_layers: Tensors that follow from more than the data.
-        is_only_one: Whether no batch has another micro-batch: then what it has is what the batch has.
     """
 
     acts_outside = False
 
-    def __init__(self, first_row: Any, of_layers: Sequence[Any], *, is_only_one: bool) -> None:
-        self._is_first, self._is_only_one = tf.equal(first_row, 0), is_only_one
+    def __init__(self, first_row: Any, of_layers: Sequence[Any]) -> None:
+        self._is_first = tf.equal(first_row, 0)
         self._of_layers = {tensor.op for tensor in of_layers}
         self.parts: list[Any] = []
         """What this micro-batch has of what all would exchange."""
@@ -69,7 +67,9 @@ class MicroBatchMessages:
 
     def addend(self, whole: Any) -> Any:
         """See `Messages.addend`: the micro-batch with the first row has it."""
-        return whole if self._is_only_one else tf.where(self._is_first, whole, tf.zeros_like(whole))
+        if whole.dtype == tf.variant:  # a list of tensors
+            return tf.cond(self._is_first, lambda: whole, lambda: tf.zeros_like(whole))
+        return tf.where(self._is_first, whole, tf.zeros_like(whole))
 
     def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
         """See `Messages.first_of`: what follows from the data. Divided by its sum, an addend stays an addend."""
@@ -88,22 +88,19 @@ class MicroBatchMessages:
         """See `Messages.called`.
 
         Raises:
-            ConfigurationError: there are other micro-batches.
+            ConfigurationError: always.
         """
-        if not self._is_only_one:
-            raise ConfigurationError(
-                f"A layer, loss or metric calls Python (operation {op.name!r}), which needs the rows of the whole "
-                "batch: a micro-batch has a part of them. Write it with operations of keras.ops or TensorFlow, or take "
-                "PipelineStrategy(micro_batches=1) without replicas. [pipeline]"
-            )
-        copy = compat.copied(op, list(inputs))
-        return list(copy.outputs) or [copy]
+        del inputs
+        raise ConfigurationError(
+            f"A layer, loss or metric calls Python (operation {op.name!r}), which needs the rows of the whole batch: a "
+            "micro-batch has a part of them. Write it with operations of keras.ops or TensorFlow, or take "
+            "PipelineStrategy(micro_batches=1) without replicas. [pipeline]"
+        )
 
     def _total(self, part: Any) -> Any:
         total = tf.identity(part)
-        if not self._is_only_one:
-            self.parts.append(part)
-            self.totals.append(total)
+        self.parts.append(part)
+        self.totals.append(total)
         return total
 
 

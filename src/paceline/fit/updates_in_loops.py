@@ -1,0 +1,106 @@
+"""The update of one worker's weights as loops: what several workers have as a part of their divided steps.
+
+    train_step ─► tape.gradient ─► optimizer.apply ─► traced by itself ─► loops (`spmd/fusion.py`) in its place
+
+Only the update is traced anew: forward and backward stay as Keras has made them. Where nothing can be gained (small
+weights, no loops on this machine) the step is Keras's own.
+"""
+
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.spmd.alone import Alone
+from paceline.spmd.partition import Partitioner
+from paceline.strategy import compat
+from paceline.strategy.fused_updates import fused_updates
+from paceline.strategy.graph_collectives import as_written
+
+Function = Callable[..., Any]
+
+
+class _Here(threading.local):
+    graph: Any = None
+    """That of the step which this thread traces, if its update is to be loops."""
+    traced: list[Any] = []  # noqa: RUF012  # replaced before it is changed
+    """The updates of that step: the graph uses what has been traced into it."""
+
+
+_here = _Here()
+
+
+def with_loops(model: Any, step_function: Function) -> Function:
+    """A step of one worker whose update becomes loops, if that gains anything; else the step as it is.
+
+    Args:
+        model: Whose step.
+        step_function: Of one batch.
+    """
+    if model.run_eagerly or model.jit_compile:
+        return step_function
+
+    updates: list[Any] = []
+
+    def step(data: Any) -> Any:
+        if tf.executing_eagerly():
+            return step_function(data)
+        with _tracing(compat.get_default_graph(), updates):
+            return step_function(data)
+
+    return as_written(functools.wraps(step_function)(step))
+
+
+@contextmanager
+def _tracing(graph: Any, traced: list[Any]) -> Iterator[None]:
+    before = _here.graph, _here.traced
+    _here.graph, _here.traced = graph, traced
+    try:
+        yield
+    finally:
+        _here.graph, _here.traced = before
+
+
+def are_traced() -> bool:
+    """Whether what is built now is the step itself, and not a function or branch of a user's own in it.
+
+    Such a one may run where no Python can.
+    """
+    return _here.graph is not None and compat.get_default_graph() is _here.graph
+
+
+def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, apply: Function) -> Any:
+    """Builds the update of an optimizer into the current graph, as loops if that gains anything.
+
+    Args:
+        optimizer: Keras's.
+        gradients: For each variable its gradient, or None.
+        variables: Keras variables; None: those with which the optimizer was built.
+        apply: Keras's `apply`, of the optimizer and these two.
+
+    Returns:
+        What `apply` returns.
+    """
+    runner = fused_updates(tells=True)
+    sizes = [math.prod(one.shape) for one in variables or optimizer._trainable_variables]
+    if runner is None or max(sizes, default=0) < runner.least_entries:
+        return apply(optimizer, gradients, variables)
+    flat = tf.nest.flatten(gradients, expand_composites=True)
+    given = [tensor for tensor in flat if tensor is not None]
+    returned: list[Any] = []
+
+    def update(*tensors: Any) -> None:
+        left = iter(tensors)
+        own = [None if tensor is None else next(left) for tensor in flat]
+        returned[:] = [apply(optimizer, tf.nest.pack_sequence_as(gradients, own, expand_composites=True), variables)]
+
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in given]
+    traced = tf.function(update, autograph=False).get_concrete_function(*specs)
+    nothing = tf.constant(0, tf.int64)
+    Partitioner(Alone(), runner).parts(traced, [False] * len(given), (nothing, nothing, nothing), given)
+    _here.traced.append(traced)
+    return returned[0]
