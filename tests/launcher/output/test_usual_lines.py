@@ -15,6 +15,7 @@ I0000 00:00:1795538075.522078    7291 cpu_feature_guard.cc:227] This TensorFlow 
 CPU instructions in performance-critical operations.
 To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the appropriate flags.
 2026-03-02 10:00:00.123456: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on. You may see slightly
+W0000 00:00:1795810438.310277   22933 util.cc:163] Not handling type DT_DOUBLE
 I0000 00:00:1795538086.178480    7291 grpc_server_lib.cc:467] Started server with target: grpc://127.0.0.1:25692
 """
 LOST = """\

@@ -17,6 +17,8 @@ _HEADS = re.compile(
     r"|port\.cc:\d+\] oneDNN custom operations are on\."
     r"|cudart_stub\.cc:\d+\] Could not find cuda drivers on your machine, GPU will not be used\."
     r"|grpc_server_lib\.cc:\d+\] Started server with target: "
+    # Of its graph optimizer, which leaves double precision as it is.
+    r"|util\.cc:\d+\] Not handling type DT_"
     r"|generator_dataset_op\.cc:\d+\] Memory patch applied: "
     # The functions and tensors of a process that is lost; the launcher names the process.
     r"|context\.cc:\d+\] Failed to register function remotely due to "
