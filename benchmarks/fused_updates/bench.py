@@ -15,14 +15,18 @@ WORKERS = 2
 OPTIMIZERS = ("Adam", "SGD")
 
 
-def plain(optimizer: str, cores: set[int]) -> dict[str, Any]:
-    """Plain Keras on some cores."""
+def alone_on(cores: set[int], command: list[str], optimizer: str) -> dict[str, Any]:
+    """One process on some cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
-        return harness.run_job([sys.executable, str(HERE / "worker.py"), optimizer])
+        return harness.run_job([*command, str(HERE / "worker.py"), optimizer])
     finally:
         os.sched_setaffinity(0, before)
+
+
+PLAIN = [sys.executable]
+ONE_WORKER = [*harness.PACELINE, "run", "--workers", "1"]
 
 
 def workers(optimizer: str) -> dict[str, Any]:
@@ -56,10 +60,10 @@ def main() -> None:
         for optimizer in OPTIMIZERS:
             found = {
                 **workers(optimizer),
-                "1 core": plain(optimizer, {cores[0]}),
-                "2 cores": plain(optimizer, {*cores}),
+                "one worker, 1 core": alone_on({cores[0]}, ONE_WORKER, optimizer)["one worker"],
+                "plain, 1 core": alone_on({cores[0]}, PLAIN, optimizer)["plain"],
+                "plain, 2 cores": alone_on({*cores}, PLAIN, optimizer)["plain"],
             }
-            found |= {f"plain, {name}": found.pop(name)["plain"] for name in ("1 core", "2 cores")}
             found.pop("memory_mb")
             for name, values in found.items():
                 steps[optimizer].setdefault(name, []).extend(values)

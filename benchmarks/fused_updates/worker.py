@@ -1,7 +1,7 @@
 """Steps of the demo's model on this rank, in turns: as Paceline trains it, with TensorFlow's operations for the update,
-and without sending gradients. Or, without the launcher, as plain Keras trains it.
+and without sending gradients. Or, without the launcher, as plain Keras trains it; as one worker: with one loop.
 
-paceline run --workers 2 worker.py Adam | python worker.py Adam
+paceline run --workers 2 worker.py Adam | paceline run --workers 1 worker.py Adam | python worker.py Adam
 """
 
 import json
@@ -59,10 +59,10 @@ def step_ms(model: keras.Model) -> float:
 
 def models_of_this_rank() -> dict[str, keras.Model]:
     """The variants, each traced."""
-    if "PACELINE_RANK" not in os.environ:
+    if os.environ.get("PACELINE_WORLD_SIZE", "1") == "1":
         model = build()
         step_ms(model)
-        return {"plain": model}
+        return {"one worker" if "PACELINE_RANK" in os.environ else "plain": model}
     import paceline
     from paceline.fit import divided_steps
     from paceline.strategy.step_messages import StepMessages
