@@ -87,6 +87,42 @@ def compiled_for_xla():
     return _fitted(model)
 
 
+class Noisy(keras.optimizers.SGD):
+    """Draws with the seeds of the step, and keeps a tensor for it."""
+
+    def __init__(self, draws):
+        super().__init__(0.01, momentum=0.9)
+        self.draws = draws
+
+    def update_step(self, gradient, variable, learning_rate):
+        if self.draws:
+            gradient = gradient + 0.1 * tf.random.normal(tf.shape(gradient))
+        super().update_step(gradient, variable, learning_rate)
+
+    def apply(self, grads, trainable_variables=None):
+        grads = list(grads)
+        super().apply(grads, trainable_variables)
+        self.last = None if self.draws else grads[0] * 2.0
+
+
+class Logs(keras.Sequential):
+    def train_step(self, data):
+        logs = super().train_step(data)
+        return logs if self.optimizer.last is None else {**logs, "last": tf.reduce_sum(self.optimizer.last)}
+
+
+def draws_in_its_update():
+    model = _dense()
+    model.compile(Noisy(draws=True), "mse")
+    return _fitted(model)
+
+
+def keeps_a_tensor():
+    model = Logs([keras.Input((WIDTH,)), keras.layers.Dense(WIDTH, "tanh"), keras.layers.Dense(1)])
+    model.compile(Noisy(draws=False), "mse")
+    return _fitted(model)
+
+
 class TwoOptimizers(keras.Model):
     """Not built when the first step is traced; one of them updates in a branch, the other one by `apply_gradients`."""
 
@@ -117,8 +153,6 @@ class TwoOptimizers(keras.Model):
 def two_optimizers():
     model = TwoOptimizers()
     model.compile("adam")
-    model(X[:1])
-    model.others.build(model.second.trainable_variables)
     return _fitted(model)
 
 
@@ -142,7 +176,7 @@ def single_batches():
 
 for job in (
     *(adam, every_option, half_precision_with_a_scale, rows_of_a_table, small_weights, compiled_for_xla),
-    *(two_optimizers, kept_by_a_callback, single_batches),
+    *(two_optimizers, kept_by_a_callback, single_batches, draws_in_its_update, keeps_a_tensor),
 ):
     keras.utils.set_random_seed(3)
     with_loops.clear()

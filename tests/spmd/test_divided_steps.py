@@ -304,6 +304,19 @@ def test_recurrent_layers_on_sequences_of_any_length_send_one_message() -> None:
     assert messages.sent == ["sum"]
 
 
+def _pooled() -> Step:
+    keras.utils.set_random_seed(3)
+    filters = tf.Variable(tf.random.stateless_normal([3, 3, 3, 4], [1, 2], dtype=tf.float32))
+
+    def step(images: Any) -> Any:
+        with tf.GradientTape() as tape:
+            pooled = tf.nn.max_pool2d(tf.nn.conv2d(images, filters, 1, "VALID"), 2, 2, "VALID")
+            loss = tf.reduce_sum(pooled**2)
+        return [tape.gradient(loss, filters), pooled]
+
+    return Step(step)
+
+
 def _convolved() -> Step:
     keras.utils.set_random_seed(3)
     filters = tf.Variable(tf.random.stateless_normal([3, 3, 3, 4], [1, 2], dtype=tf.float32))
@@ -317,6 +330,23 @@ def _convolved() -> Step:
     return Step(step)
 
 
-def test_gradients_of_a_convolution_on_a_rank_without_rows() -> None:
-    """oneDNN merges both gradients, and then gives one only."""
-    assert_as_one_worker(_convolved, [IMAGES.astype("float32")], (2, 5, 0), limit=1e-5)
+@pytest.mark.parametrize("make", [_convolved, _pooled])
+def test_images_on_a_rank_without_rows(make: Callable[[], Step]) -> None:
+    """oneDNN merges two gradients of a convolution, and then gives one only; that of a pool ends the process.
+
+    On processors with AVX512, where TensorFlow uses oneDNN by default.
+    """
+    assert_as_one_worker(make, [IMAGES.astype("float32")], (2, 5, 0), limit=1e-5)
+
+
+def _differences() -> Step:
+    def step(rows: Any) -> Any:
+        whole = tf.cast(rows, tf.uint32)
+        return tf.cast(tf.reduce_sum(whole[:, :2]) - tf.reduce_sum(whole[:, 2:]), tf.float32)
+
+    return Step(step)
+
+
+def test_sums_of_integers_that_wrap_around_on_one_rank() -> None:
+    rows = np.array([[9, 9, 1, 0], [0, 0, 5, 6], [9, 1, 1, 1], [1, 1, 4, 7], [8, 9, 0, 0]], np.uint8)
+    assert_as_one_worker(_differences, [rows], (2, 3))

@@ -32,7 +32,15 @@ _ROWS = np.arange(21.0).reshape(7, 3)
 class _Silent:
     """The second of three ranks, which hears nothing of the others; nobody may gather."""
 
-    rank, size = 1, 3
+    acts_outside = False
+
+    def addend(self, whole: Any) -> Any:
+        """See `Messages.addend`."""
+        return tf.zeros_like(whole)
+
+    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
+        """See `Messages.first_of`."""
+        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """See `Messages.sum`."""

@@ -180,7 +180,7 @@ def test_a_network_has_one_message_a_step_and_equal_weights(for_one_length: bool
     for one, other in zip(outcomes[0].variables, outcomes[1].variables, strict=True):
         np.testing.assert_array_equal(one, other)
     _, exact = by_ranks(_network(synchronized=True), [IMAGES, LABELS], (4, 3), for_one_length=for_one_length)
-    assert len(exact) > 9, "layers that are synchronized stay exact"
+    assert len(exact) > 5, "layers that are synchronized stay exact"
 
 
 @pytest.mark.usefixtures("by_own_rows")

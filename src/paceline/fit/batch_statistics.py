@@ -89,7 +89,7 @@ def _can_be_divided(layer: Any, inputs: Any, mask: Any) -> bool:
 
 
 def _is_wanted() -> bool:
-    """Whether what is traced may be divided, and the job was started with `--batch-statistics local`."""
+    """Whether a micro-batch is traced, or what may be divided in a job with `--batch-statistics local`."""
     if _traced.by_own_rows:
         return True
     if tf.executing_eagerly() or current_world().batch_statistics != "local":

@@ -9,7 +9,7 @@ weights, no loops on this machine) the step is Keras's own.
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,8 @@ import tensorflow as tf
 
 from paceline.spmd.alone import Alone
 from paceline.spmd.partition import Partitioner
+from paceline.spmd.placements import R
+from paceline.spmd.rules.effects import has_seed
 from paceline.strategy import compat
 from paceline.strategy.fused_updates import fused_updates
 from paceline.strategy.graph_collectives import as_written
@@ -89,6 +91,7 @@ def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, a
     sizes = [math.prod(one.shape) for one in variables or optimizer._trainable_variables]
     if runner is None or max(sizes, default=0) < runner.least_entries:
         return apply(optimizer, gradients, variables)
+    gradients = [None if one is None else _in_graph(one) for one in gradients]
     flat = tf.nest.flatten(gradients, expand_composites=True)
     given = [tensor for tensor in flat if tensor is not None]
     returned: list[Any] = []
@@ -100,7 +103,28 @@ def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, a
 
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in given]
     traced = tf.function(update, autograph=False).get_concrete_function(*specs)
+    partitioner = Partitioner(Alone(), runner)
+    if _is_bound_to_step(optimizer, returned, traced, partitioner.operations(traced)):
+        return apply(optimizer, gradients, variables)
     nothing = tf.constant(0, tf.int64)
-    Partitioner(Alone(), runner).parts(traced, [False] * len(given), (nothing, nothing, nothing), given)
+    partitioner.parts(traced, [R] * len(given), (nothing, nothing, nothing), given)
     _here.traced.append(traced)
     return returned[0]
+
+
+def _in_graph(gradient: Any) -> Any:
+    """A gradient, which may be an array, as a tensor of the current graph."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    return tf.identity(tf.convert_to_tensor(gradient))
+
+
+def _is_bound_to_step(optimizer: Any, returned: list[Any], traced: Any, operations: Iterable[Any]) -> bool:
+    """Whether an update must be traced in the step itself.
+
+    It draws numbers, whose seeds count the operations of the step; or it has left a tensor for the step to use.
+    """
+    left = [*returned, *vars(optimizer).values()]
+    if any(tf.is_symbolic_tensor(one) and one.graph is traced.graph for one in tf.nest.flatten(left)):
+        return True
+    return any(map(has_seed, operations))

@@ -62,6 +62,7 @@ class Builder:
         self._sources: dict[Symbol, tuple[Any, int]] = {}
         self._computed: dict[Size, Any] = {}
         self._outer = outer
+        self._filled: dict[int, tuple[Any, Any]] = {}
 
     def inner(self) -> "Builder":
         """A builder for a graph within the current one."""
@@ -239,6 +240,29 @@ class Builder:
     def nothing() -> None:
         """An operation that does nothing, which others can wait for."""
         tf.no_op()
+
+    def filled(self, own: Any, shard: Sharded) -> Any:
+        """Own rows, or a row of zeros where there is none."""
+        if id(own) not in self._filled:
+            self._filled[id(own)] = own, self._with_a_row(own, shard.dim)
+        return self._filled[id(own)][1]
+
+    def emptied(self, tensor: Any, shard: Sharded) -> Any:
+        """What was made of `filled` rows as own rows; `filled` of it is the tensor again."""
+        length: list[Any] = [tf.constant(-1, tf.int64)] * tensor.shape.rank
+        length[shard.dim] = self._size_of(OWN_ROWS) * self.size(shard.block)
+        own = tf.slice(tensor, tf.zeros([tensor.shape.rank], tf.int64), tf.stack(length))
+        self._filled[id(own)] = own, tensor
+        return own
+
+    def _with_a_row(self, own: Any, dim: int) -> Any:
+        num_rows = self.num_own_rows()
+        if isinstance(num_rows, int):
+            return own if num_rows else tf.pad(own, [[0, int(axis == dim)] for axis in range(own.shape.rank)])
+        shape = [tf.shape(own)[axis] if axis != dim else 1 for axis in range(own.shape.rank)]
+        filled = tf.cond(num_rows > 0, lambda: own, lambda: tf.zeros(tf.stack(shape), own.dtype))
+        filled.set_shape([size if axis != dim else None for axis, size in enumerate(own.shape.as_list())])
+        return filled
 
     def num_own_rows(self) -> Any:
         """How many rows this rank has, as a tensor of int64."""

@@ -6,7 +6,7 @@ summed as well, its sum gives the other one, too. Adam needs a gradient for the 
     g (addends) ─► Sub ─► Mul ─► added to the mean          both would be sent
          └───────► Square ─► added to the velocity          g is sent; Sub and Mul are done again, on its sum
 
-What was cast from a narrower type is sent in that type: half the bytes, or sums of whole numbers that no type rounds.
+What was cast from a narrower type is sent in that type: half the bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.spmd.building import Builder, Value
-from paceline.spmd.decisions import Decision, Operation
+from paceline.spmd.decisions import Decision
 from paceline.spmd.placements import Partial, R
 from paceline.spmd.programs import Node
 from paceline.spmd.rules.table import decided
@@ -50,9 +50,9 @@ class DerivedSums:
             self._made.update(dict.fromkeys(outputs, made))
 
     def before_cast(self, value: Value) -> Value:
-        """What an addend was cast from, if that is as narrow; else the addend."""
+        """What an addend was cast from, if that is not whole yet; else the addend."""
         made = self._made.get(value)
-        while made is not None and made.node.op.type == "Cast" and _is_as_narrow(made.node.op):
+        while made is not None and made.node.op.type == "Cast" and not _whole(made.addends[0]):
             (value,) = made.addends
             made = self._made.get(value)
         return value
@@ -86,10 +86,6 @@ class DerivedSums:
         for output, again in zip(made.outputs, builder.run(made.node.op, plan, list(made.inputs)), strict=True):
             output.ways[R] = again.ways[R]
             output.spec = output.spec.placed(R)
-
-
-def _is_as_narrow(cast: Operation) -> bool:
-    return bool(cast.inputs[0].dtype.size <= cast.outputs[0].dtype.size)
 
 
 def _whole(value: Value) -> bool:

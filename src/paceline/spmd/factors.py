@@ -20,7 +20,9 @@ its own rows.
 """
 
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,13 +197,39 @@ def _output_dims(op: Operation, index: int, factors: tuple[str, ...], sizes: dic
     )
 
 
+class _Here(threading.local):
+    addends_stay = False
+
+
+_here = _Here()
+
+
+@contextmanager
+def addends_stay(stay: bool) -> Iterator[None]:
+    """While this lasts, addends stay addends in this thread wherever an operation is linear in them: for who sends
+    nothing. Else they do where they are not longer afterwards, and so not dearer to send, and not rounded.
+    """
+    before, _here.addends_stay = _here.addends_stay, stay
+    try:
+        yield
+    finally:
+        _here.addends_stay = before
+
+
+def do_addends_stay() -> bool:
+    """Whether `addends_stay` lasts."""
+    return _here.addends_stay
+
+
 def _linear(specs: Sequence[Spec], dims: list[Dims], linear: Linear) -> Decision | None:
     """Addends stay addends where the operation is linear in them, and where they do not become longer by it."""
     partial = {index for index, spec in enumerate(specs) if isinstance(spec.placement, Partial)}
     group = next((group for group in linear if partial <= set(group)), None)
     if group is None or any(spec.shard is not None for spec in specs):
         return None
-    if any(specs[index].dims is None or specs[index].dims != each for index in partial for each in dims):
+    if not _here.addends_stay and any(
+        specs[index].dims is None or specs[index].dims != each for index in partial for each in dims
+    ):
         return None
     needs = tuple(P if index in group else R for index in range(len(specs)))
     return Decision(needs, tuple(Spec(P, each) for each in dims))

@@ -22,6 +22,7 @@ from paceline.spmd.account import Account
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
 from paceline.spmd.derived_sums import DerivedSums
+from paceline.spmd.factors import addends_stay
 from paceline.spmd.fusion import Updates, fused
 from paceline.spmd.messages import Messages
 from paceline.spmd.placements import Placement, R, Sharded, Spec, new_dims
@@ -91,20 +92,28 @@ class Partitioner:
             return self._built(traced, rows, sizes, given, Sharded(0))
 
     def parts(
-        self, traced: Any, rows: Sequence[bool], place: tuple[Any, Any, Any], given: Sequence[Any]
+        self,
+        traced: Any,
+        placements: Sequence[Placement],
+        place: tuple[Any, Any, Any],
+        given: Sequence[Any],
+        *,
+        sends: bool = True,
     ) -> "list[Part]":
         """Builds into the current graph what this rank has of each output of `traced`, in the way that costs nothing.
 
         Args:
             traced: A concrete function, traced for a batch of any number of rows.
-            rows: For each of its flat inputs, whether its first dimension is the rows of the batch.
+            placements: What this rank has of each of its flat inputs.
             place: How many rows there are in all, which of these is this rank's first one, and how many this rank has:
                 tensors of int64 without dimensions.
             given: This rank's inputs.
+            sends: Whether messages cost no more than others do; else addends stay addends as long as they can.
         """
         self.account = Account()
         total, first, own = place
-        builder, values = self._values(traced, rows, {ROWS: total, OWN_ROWS: own, FIRST_ROW: first}, given)
+        with addends_stay(not sends):
+            builder, values = self._values(traced, placements, {ROWS: total, OWN_ROWS: own, FIRST_ROW: first}, given)
         return [Part(self, builder, value) for value in values]
 
     def _built(
@@ -115,22 +124,22 @@ class Partitioner:
         given: Sequence[Any],
         outputs: Placement,
     ) -> list[Any]:
-        builder, made = self._values(traced, rows, sizes, given)
+        builder, made = self._values(traced, [Sharded(0) if divided else R for divided in rows], sizes, given)
         return self._in_way(builder, made, [outputs] * len(made))
 
     def _values(
-        self, traced: Any, rows: Sequence[bool], sizes: dict[Symbol, Any], given: Sequence[Any]
+        self, traced: Any, placements: Sequence[Placement], sizes: dict[Symbol, Any], given: Sequence[Any]
     ) -> tuple[Builder, list[Value]]:
         graph = traced.graph
         builder = Builder(self._messages, sizes)
         values = []
-        for placeholder, tensor, divided in zip(graph.inputs[: len(rows)], given, rows, strict=True):
-            spec = _input_spec(placeholder, divided)
+        for placeholder, tensor, placement in zip(graph.inputs[: len(placements)], given, placements, strict=True):
+            spec = _input_spec(placeholder, placement)
             self.account.inputs.append(spec)
             builder.learn(spec, tensor)
             values.append(Value(spec, tensor))
         for outside, inside in graph.captures:
-            values.append(Value(_input_spec(inside, False), compat.current_graph().capture(outside)))
+            values.append(Value(_input_spec(inside, R), compat.current_graph().capture(outside)))
         return builder, self._run(builder, self._planner.program(graph), values)
 
     def outline(self, traced: Any, rows: Sequence[bool], num_rows: int | None = None) -> Outline:
@@ -138,7 +147,10 @@ class Partitioner:
         graph = traced.graph
         are_rows = [*rows, *(False for _ in graph.captures)]
         with rows_are(num_rows):
-            specs = [_input_spec(tensor, divided) for tensor, divided in zip(graph.inputs, are_rows, strict=True)]
+            specs = [
+                _input_spec(tensor, Sharded(0) if divided else R)
+                for tensor, divided in zip(graph.inputs, are_rows, strict=True)
+            ]
             return self._planner.outline(self._planner.program(graph), specs)
 
     def without_data(self, traced: Any) -> Any:
@@ -155,9 +167,9 @@ class Partitioner:
         def step() -> None:
             none = tf.constant(0, tf.int64)
             builder = Builder(self._messages, {ROWS: none, OWN_ROWS: none, FIRST_ROW: none})
-            values = [Value(_input_spec(placeholder, False), None) for placeholder in graph.inputs[:num_inputs]]
+            values = [Value(_input_spec(placeholder, R), None) for placeholder in graph.inputs[:num_inputs]]
             for outside, inside in graph.captures:
-                values.append(Value(_input_spec(inside, False), compat.current_graph().capture(outside)))
+                values.append(Value(_input_spec(inside, R), compat.current_graph().capture(outside)))
             self._run(builder, program, values)
 
         return tf.function(step, autograph=False, input_signature=[])
@@ -354,11 +366,11 @@ def _invariant(spec: Spec, tensor: Any) -> Any:
     return tf.TensorShape(shape)
 
 
-def _input_spec(placeholder: Any, divided: bool) -> Spec:
+def _input_spec(placeholder: Any, placement: Placement) -> Spec:
     shape = placeholder.shape
     dims = new_dims(None if shape.rank is None else shape.as_list(), placeholder.op.name)
     if placeholder.dtype in (tf.resource, tf.variant):
         return Spec(R, None if placeholder.dtype == tf.variant else dims)
-    if divided and dims is not None:
-        return Spec(Sharded(0), (Size.of(ROWS), *dims[1:]))
-    return Spec(R, dims)
+    if isinstance(placement, Sharded):
+        return Spec(R, dims) if dims is None else Spec(placement, (Size.of(ROWS), *dims[1:]))
+    return Spec(placement, dims)

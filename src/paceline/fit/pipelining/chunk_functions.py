@@ -16,10 +16,8 @@ from typing import Any
 
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.chunk_trace import ChunkTrace
-from paceline.fit.pipelining.cut_graphs import CutGraph, GraphFunction, behind, each_once, parted
+from paceline.fit.pipelining.cut_graphs import CutGraph, behind, each_once, parted
 from paceline.fit.pipelining.micro_batches import of_all_rows
-
-_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
 
 
 @dataclass(eq=False)
@@ -45,14 +43,13 @@ class ChunkFunctions:
         trace: Its graph. Without gradients (a trace without training) there is F only.
 
     Raises:
-        ConfigurationError: the graph has an assignment to what is no Keras variable.
+        ConfigurationError: something needs all rows of what layers compute.
     """
 
     def __init__(self, trace: ChunkTrace) -> None:
         self.trace = trace
         self.is_training = trace.is_training
         """Whether a backward follows."""
-        _refuse_assignments(trace)
         forward = [*trace.handed_on, *trace.predictions, *trace.new_states, *_some(trace.loss)]
         of_weights_fetched = [*_some(trace.added), *(tensor for pair in trace.slices for tensor in pair)]
         of_forward = behind(forward)
@@ -63,7 +60,11 @@ class ChunkFunctions:
         used = [at for at, total in enumerate(trace.totals) if total.op in needed]
         self.totals = [trace.totals[at] for at in used]
         """Of the trace's, those that anything is computed from."""
-        self._parts = _parts(trace, used, [*given, *trace.weights])
+        if refused := [trace.refused[at] for at in used if trace.refused[at]]:
+            raise ConfigurationError(of_all_rows(refused[0]))
+        # Without the totals among what is given: of all rows each is what it stands for, also where one needs another.
+        of_all = CutGraph(trace.wrapped, given)
+        self._parts = of_all.function([], [trace.parts[at] for at in used]) if used else None
         graph = CutGraph(trace.wrapped, [*given, *self.totals, *trace.weights], lasting=trace.weights)
         for_inputs = graph.crossing(of_forward, of_inputs)
         for_weights = graph.crossing(of_forward, of_weights - of_inputs)
@@ -134,30 +135,3 @@ class ChunkFunctions:
 
 def _some(value: Any) -> list[Any]:
     return [] if value is None else [value]
-
-
-def _parts(trace: ChunkTrace, used: Sequence[int], given: Sequence[Any]) -> GraphFunction | None:
-    """What a micro-batch has of some of the totals; None without any.
-
-    Raises:
-        ConfigurationError: a total does not follow from the data alone.
-    """
-    if not used:
-        return None
-    graph = CutGraph(trace.wrapped, given)
-    known = {id(tensor) for tensor in [*trace.data, *trace.rows, *trace.states]}
-    for at in used:
-        if any(id(feed) not in known for feed in graph.function([], [trace.parts[at]]).feeds):
-            raise ConfigurationError(of_all_rows(trace.needed_by[at]))
-    return graph.function([], [trace.parts[at] for at in used])
-
-
-def _refuse_assignments(trace: ChunkTrace) -> None:
-    own = set(trace.added.op.control_inputs) if trace.added is not None else set()
-    operations = trace.wrapped.graph.get_operations()
-    found = [one.name for one in operations if one.type in _ASSIGNMENTS and one not in own]
-    if found:
-        raise ConfigurationError(
-            f"A layer assigns a tf.Variable (operation {found[0]}), and a pipeline could lose the assignment: make the "
-            "variable with self.add_weight. [pipeline]"
-        )

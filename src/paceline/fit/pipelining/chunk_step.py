@@ -16,6 +16,7 @@ from paceline.fit.pipelining import compat
 from paceline.fit.pipelining.chunk_trace import is_floating, specs_of
 from paceline.fit.pipelining.chunks import Chunk
 from paceline.fit.pipelining.layer_states import refuse_trained
+from paceline.spmd.placements import P, Placement, R, Sharded
 from paceline.strategy.as_one_worker import as_one_worker
 
 
@@ -43,10 +44,23 @@ class StepInputs:
         return self.data, self.received, self.given, self.weights, self.states
 
     @property
-    def are_rows(self) -> list[bool]:
-        """For each tensor, whether its first dimension is that of the rows."""
-        groups = ((self.data, True), (self.received, True), (self.given, True), (self.weights, False))
-        return [are_rows for group, are_rows in (*groups, (self.states, False)) for _ in group]
+    def placements(self) -> list[Placement]:
+        """What a micro-batch has of each tensor."""
+        whole = [R for _ in (*self.weights, *self.states)]
+        return [
+            *(placement_of(one) for one in (*self.data, *self.received)),
+            *(P if placement_of(one) == R else placement_of(one) for one in self.given),
+            *whole,
+        ]
+
+
+def placement_of(tensor: Any) -> Placement:
+    """What a micro-batch has of a tensor that passes a cut: its rows, or all of one that has none, as a position's.
+
+    Args:
+        tensor: With the static shape of all rows; or its spec.
+    """
+    return Sharded(0) if tuple(tensor.shape)[:1] == (None,) else R
 
 
 @dataclass(frozen=True)

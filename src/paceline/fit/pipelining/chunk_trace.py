@@ -46,7 +46,7 @@ class ChunkTrace:
         placements: Of each of `new_states`: the new value, which every micro-batch computes; an addend of it; or rows.
         parts: What the micro-batch has of each of `totals`.
         totals: What all micro-batches have together: fed. It must follow from the data alone.
-        needed_by: For each of `totals`, who needs it, in words.
+        refused: For each of `totals` that does not follow from the data, who needs it, in words; "" for the others.
         assigned: Keras variables that layers or metrics assign.
         summed: Trained Keras variables with dense gradients.
         looked_up: Those with gradients of rows.
@@ -75,7 +75,7 @@ class ChunkTrace:
     placements: list[Placement]
     parts: list[Any]
     totals: list[Any]
-    needed_by: list[str]
+    refused: list[str]
     assigned: list[Any]
     summed: list[Any]
     looked_up: list[Any]

@@ -1,6 +1,7 @@
 """Traces a chunk for micro-batches: the step of a whole batch (`chunk_step.py`), divided into a `ChunkTrace`."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -8,11 +9,11 @@ import tensorflow as tf
 from paceline.errors import ConfigurationError
 from paceline.fit.batch_statistics import by_own_rows
 from paceline.fit.one_workers_step import users_line_in_step
-from paceline.fit.pipelining.chunk_step import ChunkStep, StepInputs, step_of
-from paceline.fit.pipelining.chunk_trace import ChunkTrace, specs_of
+from paceline.fit.pipelining.chunk_step import ChunkStep, StepInputs, placement_of, step_of
+from paceline.fit.pipelining.chunk_trace import ChunkTrace, is_floating, specs_of
 from paceline.fit.pipelining.chunks import Chunk
 from paceline.fit.pipelining.cut_graphs import parted
-from paceline.fit.pipelining.micro_batches import MicroBatchMessages, of_all_rows
+from paceline.fit.pipelining.micro_batches import MicroBatchMessages, OfData, of_all_rows
 from paceline.spmd.account import Account
 from paceline.spmd.alone import Alone
 from paceline.spmd.partition import Part, Partitioner
@@ -34,16 +35,14 @@ def trace(
     is_only_one = strategy.micro_batches * strategy.replicas == 1
     with contextlib.nullcontext() if is_only_one else by_own_rows():
         step = step_of(model, chunk, specs, training=training, losses=losses, versioned=versioned)
-    return _Division(step, training=training, is_only_one=is_only_one).trace()
+    return _Division(chunk, step, training=training, is_only_one=is_only_one).trace()
 
 
 class _Division:
     """The step of a whole batch, on its way to that of a micro-batch."""
 
-    def __init__(self, step: ChunkStep, *, training: bool, is_only_one: bool) -> None:
-        self._step, self._training, self._is_only_one = step, training, is_only_one
-        self._draws = 0
-        """How many operations of the step draw from a state in their kernels."""
+    def __init__(self, chunk: Chunk, step: ChunkStep, *, training: bool, is_only_one: bool) -> None:
+        self._chunk, self._step, self._training, self._is_only_one = chunk, step, training, is_only_one
 
     def trace(self) -> ChunkTrace:
         step, made = self._step, dict[str, Any]()
@@ -61,8 +60,6 @@ class _Division:
             return []
 
         wrapped = tf.compat.v1.wrap_function(whole, [spec for group in groups for spec in group])
-        if not self._is_only_one:
-            self._draw_once(wrapped.graph, made)
         return ChunkTrace(
             wrapped=wrapped,
             is_training=self._training,
@@ -77,15 +74,17 @@ class _Division:
         """The tensors of a `ChunkTrace`, by name, in the current graph."""
         step, graph = self._step, tf.compat.v1.get_default_graph()
         _, first, own = rows
-        several: MicroBatchMessages | None = None
-        if not self._is_only_one:
-            several = MicroBatchMessages(first, [*inputs.received, *inputs.given, *inputs.weights])
+        weights = [one._value for one in self._chunk.variables if one.trainable]
+        of_data = OfData([*inputs.received, *inputs.given, *inputs.weights], weights)
+        several = None if self._is_only_one else MicroBatchMessages(first, of_data)
         partitioner = Partitioner(several or Alone())
-        self._draws = sum(map(has_seed, partitioner.operations(step.traced)))
+        operations = list(partitioner.operations(step.traced))
+        _refuse_effects(operations, is_only_one=self._is_only_one)
         given = StepInputs([leaf[first : first + own] for leaf in inputs.data], *inputs.groups[1:])
         flat = [tensor for group in given.groups for tensor in group]
-        parts = partitioner.parts(step.traced, inputs.are_rows, tuple(rows), flat)
+        parts = partitioner.parts(step.traced, step.inputs.placements, tuple(rows), flat, sends=False)
         handed_on, predictions, loss, received_gradients, gradients, slices, states, _ = parted(parts, step.lengths)
+        differentiated = [one for one in self._chunk.received if is_floating(one)] if self._training else []
         made = {
             "data": inputs.data,
             "rows": rows,
@@ -95,39 +94,70 @@ class _Division:
             "weights": inputs.weights,
             "states": inputs.states,
             "so_far": so_far,
-            "handed_on": [one.placed(_ROWS) for one in handed_on],
+            "handed_on": [
+                one.placed(placement_of(tensor)) for one, tensor in zip(handed_on, self._chunk.handed_on, strict=True)
+            ],
             "predictions": [one.placed(_ROWS) for one in predictions],
             "loss": loss[0].placed(P) if loss else None,
-            "received_gradients": [one.placed(_ROWS) for one in received_gradients],
+            "received_gradients": [
+                one.placed(P if placement_of(tensor) == R else _ROWS)
+                for one, tensor in zip(received_gradients, differentiated, strict=True)
+            ],
             "added": _added(sums, [one.placed(P) for one in gradients]),
             "slices": [_slices(*pair) for pair in zip(slices[::2], slices[1::2], strict=True)],
-            "alike": [indices.placement == R for indices in slices[1::2]],
+            "alike": [_are_alike(*pair) for pair in zip(slices[::2], slices[1::2], strict=True)],
             "new_states": [_state(one, before) for one, before in zip(states, so_far, strict=True)],
             "placements": [one.placement for one in states],
         }
-        if several is None:
-            return made | {"parts": [], "totals": [], "needed_by": []}
-        needed_by = _needed_by(partitioner.account)
-        for part, who in zip(several.parts, needed_by, strict=True):
-            if part.graph is not graph:
-                raise ConfigurationError(of_all_rows(f"{who}, in a loop or branch"))
-        return made | {"parts": several.parts, "totals": several.totals, "needed_by": needed_by}
-
-    def _draw_once(self, graph: Any, made: dict[str, Any]) -> None:
-        """Numbers that come from a state in a kernel are drawn for all rows, once a batch, as one process draws them.
-
-        Each micro-batch would draw the next ones.
-        """
+        shared, totals, refused = list[Any](), list[Any](), list[str]()
+        if several is not None:
+            shared, totals = several.parts, several.totals
+            for tensor, who in zip(shared, _needed_by(partitioner.account), strict=True):
+                where = who if tensor.graph is graph else f"{who}, in a loop or branch"
+                refused.append("" if of_data.has(tensor) else where)
+        # Numbers that come from a state in a kernel are drawn for all rows, once a batch, as one process draws them:
+        # each micro-batch, and each recomputation, would draw the next ones.
         drawing = [op for op in graph.get_operations() if has_seed(op)]
-        if len(drawing) != self._draws:
+        if several is not None and len(drawing) != sum(map(has_seed, operations)):
             raise ConfigurationError(
                 "A layer draws random numbers with tf.random in a loop or branch: each micro-batch would draw others "
                 "than one process. Draw them with keras.random and a SeedGenerator. [pipeline]"
             )
         for op in drawing:
-            made["parts"] += op.outputs
-            made["totals"] += op.outputs
-            made["needed_by"] += [users_line_in_step(op) or repr(op.name)] * len(op.outputs)
+            if several is not None or all(map(of_data.has, op.outputs)):
+                shared, totals = [*shared, *op.outputs], [*totals, *op.outputs]
+                who = users_line_in_step(op) or repr(op.name)
+                refused += ["" if of_data.has(output) else who for output in op.outputs]
+        return made | {"parts": shared, "totals": totals, "refused": refused}
+
+
+_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
+_DRAWS_OF_GENERATORS = ("Rng", "StatefulUniform", "StatefulRandom", "StatefulStandardNormal", "StatefulTruncated")
+
+
+def _refuse_effects(operations: Sequence[Any], *, is_only_one: bool) -> None:
+    """Refuses assignments and draws that a pipeline would lose, or make once for each micro-batch.
+
+    Args:
+        operations: Of a chunk's step, with those of its loops and branches.
+        is_only_one: Whether no batch has several micro-batches.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for op in operations:
+        if op.type in _ASSIGNMENTS:
+            raise ConfigurationError(
+                f"A layer assigns a tf.Variable (operation {op.name}), and a pipeline could lose the assignment: make "
+                "the variable with self.add_weight. [pipeline]"
+            )
+        if is_only_one:
+            continue
+        if op.type.startswith(_DRAWS_OF_GENERATORS):
+            raise ConfigurationError(
+                "A layer draws random numbers with a tf.random.Generator: each micro-batch would draw others than one "
+                "process. Draw them with keras.random and a SeedGenerator. [pipeline]"
+            )
 
 
 def _state(part: Part, before: Any) -> Any:
@@ -142,10 +172,22 @@ def _state(part: Part, before: Any) -> Any:
 
 
 def _slices(values: Part, indices: Part) -> tuple[Any, Any]:
-    """A gradient of rows: of one that every micro-batch looks up alike, an addend of the values."""
-    if indices.placement == R:
-        return values.placed(P), indices.placed(R)
-    return values.placed(indices.placement), indices.placed(indices.placement)
+    """A gradient of rows: of one that every micro-batch looks up alike, an addend of the values.
+
+    Raises:
+        ConfigurationError: what is looked up is computed from all rows.
+    """
+    if isinstance(values.placement, Sharded):
+        return values.placed(values.placement), indices.placed(values.placement)
+    if isinstance(indices.placement, Sharded):
+        return values.placed(indices.placement), indices.placed(indices.placement)
+    if indices.placement == P:
+        raise ConfigurationError(of_all_rows("rows of a table that are looked up by a sum over rows"))
+    return values.placed(P), indices.placed(R)
+
+
+def _are_alike(values: Part, indices: Part) -> bool:
+    return not isinstance(values.placement, Sharded) and not isinstance(indices.placement, Sharded)
 
 
 def _needed_by(account: Account) -> list[str]:

@@ -22,6 +22,7 @@ from paceline.data.batch_rows import local_slice
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.cut_graphs import behind
 from paceline.spmd.decisions import Operation
+from paceline.spmd.rules.own_rows import SCOPE
 
 
 @functools.cache
@@ -47,19 +48,41 @@ def rows_of_micro_batches(
     return [(begin + first, begin + last) for first, last in slices]
 
 
+class OfData:
+    """Knows which tensors of the current graph, a chunk's, follow from the data of a batch and its states alone.
+
+    Args:
+        others: Tensors that follow from more: what other chunks have made, and weights.
+        weights: TensorFlow variables that are read in the graph.
+    """
+
+    def __init__(self, others: Sequence[Any], weights: Sequence[Any]) -> None:
+        self._graph = tf.compat.v1.get_default_graph()
+        self._others = {tensor.op for tensor in others}
+        self._handles = {id(variable.handle) for variable in weights}
+
+    def has(self, tensor: Any) -> bool:
+        """Whether a tensor does; False of one of a loop or branch."""
+        if tensor.graph is not self._graph:
+            return False
+        read = {inside.op for outside, inside in self._graph.captures if id(outside) in self._handles}
+        operations = behind([tensor])
+        # What sums over own rows has other numbers of all rows.
+        return operations.isdisjoint(self._others | read) and not any(SCOPE in one.name for one in operations)
+
+
 class MicroBatchMessages:
     """`spmd.messages.Messages` of one micro-batch: nobody is asked, what would be sent is noted.
 
     Args:
         first_row: int64 scalar, the number of its first row in the batch.
-        of_layers: Tensors that follow from more than the data.
+        of_data: Knows what follows from the data.
     """
 
     acts_outside = False
 
-    def __init__(self, first_row: Any, of_layers: Sequence[Any]) -> None:
-        self._is_first = tf.equal(first_row, 0)
-        self._of_layers = {tensor.op for tensor in of_layers}
+    def __init__(self, first_row: Any, of_data: OfData) -> None:
+        self._is_first, self._of_data = tf.equal(first_row, 0), of_data
         self.parts: list[Any] = []
         """What this micro-batch has of what all would exchange."""
         self.totals: list[Any] = []
@@ -73,7 +96,7 @@ class MicroBatchMessages:
 
     def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
         """See `Messages.first_of`: what follows from the data. Divided by its sum, an addend stays an addend."""
-        first = [self._of_layers.isdisjoint(behind([tensor])) for tensor in tensors]
+        first = [self._of_data.has(tensor) for tensor in tensors]
         return first if any(first) else [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:

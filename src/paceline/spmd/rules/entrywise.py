@@ -9,7 +9,7 @@ there are.
 from collections.abc import Sequence
 
 from paceline.spmd.decisions import Decision, Operation
-from paceline.spmd.factors import decide
+from paceline.spmd.factors import decide, do_addends_stay
 from paceline.spmd.placements import P, Partial, R, Spec
 from paceline.spmd.rules.rule import MapOfFactors, Rule, rules
 
@@ -42,11 +42,9 @@ def _select(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _cast(op: Operation, specs: Sequence[Spec]) -> Decision | None:
-    """To a type that holds all numbers of the other one, or rounds whole numbers, it is linear."""
+    """Linear from a floating type to a wider one, which has all of its numbers. Sums of integers may wrap around."""
     before, after = op.inputs[0].dtype, op.outputs[0].dtype
-    rounds = before.is_integer and after.is_floating
-    widens = before.is_floating == after.is_floating and before.is_integer == after.is_integer
-    is_linear = rounds or (widens and (before.is_integer or before.is_floating) and before.size <= after.size)
+    is_linear = before.is_floating and after.is_floating and (before.size < after.size or do_addends_stay())
     return decide(op, specs, "... -> ...", linear=((0,),) if is_linear else ())
 
 
@@ -90,9 +88,10 @@ _ROUNDED_ALONE: dict[str, Rule] = {
     **rules("ZerosLike OnesLike", _same_everywhere),
     **rules(
         """BitwiseAnd BitwiseOr BitwiseXor Complex Div Equal FloorDiv FloorMod Greater GreaterEqual LeftShift Less
-        LessEqual LogicalAnd LogicalOr Maximum Minimum NotEqual RightShift SquaredDifference ReluGrad Relu6Grad""",
+        LessEqual LogicalAnd LogicalOr Maximum Minimum NotEqual RightShift SquaredDifference""",
         MapOfFactors(_TWO),
     ),
+    **rules("ReluGrad Relu6Grad", MapOfFactors(_TWO, linear=((0,),))),
     **rules("Add AddV2 Sub", MapOfFactors(_TWO, linear=((0, 1),))),
     "Mul": MapOfFactors(_TWO, linear=((0,), (1,))),
     **rules("RealDiv DivNoNan MulNoNan", MapOfFactors(_TWO, linear=((0,),))),
@@ -119,10 +118,11 @@ TABLE: dict[str, Rule] = {
         MapOfFactors(_ONE),
     ),
     **rules(
-        """Atan2 Igamma Igammac Mod NextAfter Polygamma Pow TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta EluGrad
-        InvGrad LeakyReluGrad ReciprocalGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad SoftsignGrad SqrtGrad
-        TanhGrad""",
+        """Atan2 Igamma Igammac Mod NextAfter Polygamma Pow TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta""",
         MapOfFactors(_TWO),
     ),
+    # Gradients are linear in what comes from above: the first input, or, beside a result, the second one.
+    **rules("EluGrad LeakyReluGrad SeluGrad SoftplusGrad SoftsignGrad", MapOfFactors(_TWO, linear=((0,),))),
+    **rules("InvGrad ReciprocalGrad RsqrtGrad SigmoidGrad SqrtGrad TanhGrad", MapOfFactors(_TWO, linear=((1,),))),
     "Betainc": MapOfFactors(_THREE),
 }

@@ -65,6 +65,28 @@ def of_known_shape(decision: Decision) -> Build:
     return build
 
 
+def filled(decision: Decision) -> Build:
+    """For operations that end the process without a row, or remember nothing for their gradient: with a row of zeros
+    where there is none. Where there are rows nothing is copied.
+
+    The gradient of a pool reads what the pool has read and made, so that oneDNN keeps the two together: apart, the
+    gradient takes ten times as long.
+    """
+
+    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
+        given = [
+            builder.filled(tensor, need) if isinstance(need, Sharded) else tensor
+            for tensor, need in zip(inputs, decision.needs, strict=True)
+        ]
+        outputs = builder.copied(op, given)
+        return [
+            output if spec.shard is None else builder.emptied(output, spec.shard)
+            for output, spec in zip(outputs, decision.outputs, strict=True)
+        ]
+
+    return build
+
+
 def apart(decision: Decision) -> Build:
     """For operations that TensorFlow would merge with another one, into one that makes too few outputs without a row.
 

@@ -26,6 +26,9 @@ from paceline.spmd.sizes import ROWS, Size, counts_rows
 NAME = "paceline.sum_over_own_rows"
 """What the called function says that it implements."""
 
+SCOPE = "paceline_own_rows"
+"""In the names of the operations that sum over own rows in a divided graph."""
+
 
 def sum_over_own_rows(x: Any) -> Any:
     """The sum over the rows of the same rank, for each row.
@@ -85,4 +88,5 @@ def _on_own_rows(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 def _built(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
     del builder, op
-    return [summed(inputs[0])]
+    with tf.name_scope(SCOPE):
+        return [summed(inputs[0])]

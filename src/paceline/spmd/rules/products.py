@@ -74,21 +74,22 @@ def _bias_gradient(op: Operation, specs: Sequence[Spec]) -> str:
 
 
 TABLE: dict[str, Rule] = {
-    **rules("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3", MapOfFactors(_matrix_product)),
-    "Einsum": MapOfFactors(_einsum),
+    **rules("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3", MapOfFactors(_matrix_product, linear=((0,), (1,)))),
+    "Einsum": MapOfFactors(_einsum, linear=((0,), (1,))),
     **rules("Conv2D Conv3D", _images("*HC, +R Ci D -> *OD", no_rows.of_known_shape)),
     "DepthwiseConv2dNative": _images("*HC, +R Ci M -> *OD", no_rows.of_known_shape),
     **rules("Conv2DBackpropInput Conv3DBackpropInputV2", _images("[*HC], +R Ci D, *OD -> *HC")),
     "DepthwiseConv2dNativeBackpropInput": _images("[*HC], +R Ci M, *OD -> *HC"),
     **rules("Conv2DBackpropFilter Conv3DBackpropFilterV2", _images("*HC, Z, *OD -> +R Ci D")),
     "DepthwiseConv2dNativeBackpropFilter": _images("*HC, Z, *OD -> +R Ci M", no_rows.zeros),
-    **rules("MaxPool AvgPool MaxPool3D AvgPool3D", _images("*HC -> *OC")),
+    **rules("MaxPool MaxPool3D", _images("*HC -> *OC", no_rows.filled)),
+    **rules("AvgPool AvgPool3D", _images("*HC -> *OC")),
     **rules("AvgPoolGrad AvgPool3DGrad", _images("[*HC], *OC -> *HC")),
-    **rules("MaxPoolGrad MaxPool3DGrad", _images("*HC, *OC, *OC -> *HC")),
+    **rules("MaxPoolGrad MaxPool3DGrad", _images("*HC, *OC, *OC -> *HC", no_rows.filled)),
     "MaxPoolGradGrad": _images("*HC, *OC, *HC -> *OC"),
     "MaxPool3DGradGrad": _images("*HC, *OC, *HC -> *OC", no_rows.one_more_row),
     "BiasAdd": MapOfFactors(_bias),
-    "BiasAddGrad": MapOfFactors(_bias_gradient, without_rows=no_rows.apart),
+    "BiasAddGrad": MapOfFactors(_bias_gradient, linear=((0,),), without_rows=no_rows.apart),
     **rules(
         "ResizeBilinear ResizeNearestNeighbor ResizeBicubic ResizeArea AdjustContrastv2",
         MapOfFactors("n H W C, Z -> n O P C"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Operation, Rebuilt, own
-from paceline.spmd.factors import decide
+from paceline.spmd.factors import decide, do_addends_stay
 from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dims
 from paceline.spmd.rules.rule import Rule, rules
 from paceline.spmd.sizes import ONE, ROWS, Size, counts_rows
@@ -134,7 +134,7 @@ def _tile(op: Operation, specs: Sequence[Spec]) -> Decision | None:
         return None
     sizes = tuple(size * n for size, n in zip(data.dims, times.content, strict=True))
     if isinstance(data.placement, Partial):
-        return None
+        return Decision((P, R), (Spec(P, sizes),)) if do_addends_stay() else None
     if data.shard is None:
         rows = [at for at, size in enumerate(sizes) if data.dims[at] == 1 and size.over(Size.of(ROWS)).known]
         also: tuple[Decision, ...] = ()
@@ -156,7 +156,7 @@ def _spread(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """`Fill` and `BroadcastTo`: where the shape counts rows, each rank can make its own."""
     fill = op.type == "Fill"
     data, shape = (specs[1], specs[0]) if fill else (specs[0], specs[1])
-    decision = decide(op, specs, "[...],  -> ..." if fill else "..., [...] -> ...")
+    decision = decide(op, specs, "[...],  -> ..." if fill else "..., [...] -> ...", linear=((1 if fill else 0,),))
     if decision is None or data.placement != R or shape.content is None:
         return decision
     rows = [at for at, size in enumerate(shape.content) if counts_rows(size)]
