@@ -5,8 +5,6 @@ summed as well, its sum gives the other one, too. Adam needs a gradient for the 
 
     g (addends) ─► Sub ─► Mul ─► added to the mean          both would be sent
          └───────► Square ─► added to the velocity          g is sent; Sub and Mul are done again, on its sum
-
-What was cast from a narrower type is sent in that type: half the bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,14 +46,6 @@ class DerivedSums:
         if addends and all(isinstance(spec.placement, Partial) for spec in plan.outputs):
             made = _Made(node, addends, inputs, outputs)
             self._made.update(dict.fromkeys(outputs, made))
-
-    def before_cast(self, value: Value) -> Value:
-        """What an addend was cast from, if that is not whole yet; else the addend."""
-        made = self._made.get(value)
-        while made is not None and made.node.op.type == "Cast" and not _whole(made.addends[0]):
-            (value,) = made.addends
-            made = self._made.get(value)
-        return value
 
     def among(self, values: Iterable[Value]) -> list[Value]:
         """Those of the values whose sums follow from the sums of others of them."""

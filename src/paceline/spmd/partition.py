@@ -217,8 +217,6 @@ class Partitioner:
             for number, _, absent in waiting:
                 for value in dict.fromkeys(absent):
                     needed.setdefault(value, []).append(program.nodes[number].op)
-                    if (narrow := derived.before_cast(value)) is not value:
-                        needed.setdefault(narrow, []).append(program.nodes[number].op)
             exchanged = builder.exchanged_first(needed)
             following = derived.among(exchanged)
             self._exchange(builder, {value: needed[value] for value in exchanged if value not in following})

@@ -42,9 +42,8 @@ def _select(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 
 def _cast(op: Operation, specs: Sequence[Spec]) -> Decision | None:
-    """Linear from a floating type to a wider one, which has all of its numbers. Sums of integers may wrap around."""
-    before, after = op.inputs[0].dtype, op.outputs[0].dtype
-    is_linear = before.is_floating and after.is_floating and (before.size < after.size or do_addends_stay())
+    """From one floating type to another one it is linear, but for rounding. Sums of integers may wrap around."""
+    is_linear = do_addends_stay() and op.inputs[0].dtype.is_floating and op.outputs[0].dtype.is_floating
     return decide(op, specs, "... -> ...", linear=((0,),) if is_linear else ())
 
 
