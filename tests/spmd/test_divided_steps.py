@@ -176,6 +176,20 @@ ONE_MESSAGE = {
             )
         ),
     ),
+    "enlarged images": (
+        IMAGES,
+        LABELS,
+        _step(
+            _sequential(
+                lambda: layers.Conv2D(3, 3),
+                lambda: layers.UpSampling2D(),
+                lambda: layers.Conv2D(2, 3),
+                lambda: layers.Flatten(),
+                _dense(),
+                shape=(8, 8, 3),
+            )
+        ),
+    ),
     "spectral normalization": (
         FEATURES,
         LABELS,

@@ -353,6 +353,7 @@ _EVALUATE: dict[str, _Evaluate] = {
     "Tile": _tile,
     "InvertPermutation": _inverted,
     "ReverseV2": _reversed,
+    "Transpose": lambda _, contents: np.transpose(contents[0], _numbers(contents[1])),
     "BroadcastArgs": _broadcast_shape,
     "BroadcastGradientArgs": _broadcast_axes,
     "Cumsum": _scanned,
