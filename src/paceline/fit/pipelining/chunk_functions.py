@@ -14,10 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.chunk_trace import ChunkTrace
 from paceline.fit.pipelining.cut_graphs import CutGraph, behind, each_once, parted
-from paceline.fit.pipelining.micro_batches import of_all_rows
+from paceline.fit.pipelining.micro_batches import refuse_all_rows
 
 
 @dataclass(eq=False)
@@ -61,7 +60,7 @@ class ChunkFunctions:
         self.totals = [trace.totals[at] for at in used]
         """Of the trace's, those that anything is computed from."""
         if refused := [trace.refused[at] for at in used if trace.refused[at]]:
-            raise ConfigurationError(of_all_rows(refused[0]))
+            refuse_all_rows(refused[0])
         # Without the totals among what is given: of all rows each is what it stands for, also where one needs another.
         of_all = CutGraph(trace.wrapped, given)
         self._parts = of_all.function([], [trace.parts[at] for at in used]) if used else None

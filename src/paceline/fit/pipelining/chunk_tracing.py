@@ -13,7 +13,7 @@ from paceline.fit.pipelining.chunk_step import ChunkStep, StepInputs, placement_
 from paceline.fit.pipelining.chunk_trace import ChunkTrace, is_floating, specs_of
 from paceline.fit.pipelining.chunks import Chunk
 from paceline.fit.pipelining.cut_graphs import parted
-from paceline.fit.pipelining.micro_batches import MicroBatchMessages, OfData, of_all_rows
+from paceline.fit.pipelining.micro_batches import MicroBatchMessages, OfData, refuse_all_rows
 from paceline.spmd.account import Account
 from paceline.spmd.alone import Alone
 from paceline.spmd.partition import Part, Partitioner
@@ -182,7 +182,7 @@ def _slices(values: Part, indices: Part) -> tuple[Any, Any]:
     if isinstance(indices.placement, Sharded):
         return values.placed(indices.placement), indices.placed(indices.placement)
     if indices.placement == P:
-        raise ConfigurationError(of_all_rows("rows of a table that are looked up by a sum over rows"))
+        refuse_all_rows("rows of a table that are looked up by a sum over rows")
     return values.placed(P), indices.placed(R)
 
 

@@ -14,7 +14,7 @@ each micro-batch. What follows from what layers compute is refused.
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -127,9 +127,13 @@ class MicroBatchMessages:
         return total
 
 
-def of_all_rows(who: str) -> str:
-    """Why a pipeline refuses a chunk of which `who`, a line or operation, needs what layers compute for all rows."""
-    return (
+def refuse_all_rows(who: str) -> NoReturn:
+    """Refuses a chunk of which `who`, a line or operation, needs what layers compute for all rows.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    raise ConfigurationError(
         f"A loss, metric or layer adds up what layers compute for all rows of a batch ({who}): a micro-batch does not "
         "know it. So do BatchNormalization with synchronized=True, masks that depend on weights, and losses that "
         "compare rows. Leave it out, train without a pipeline, or take PipelineStrategy(micro_batches=1) without "
