@@ -14,6 +14,7 @@ from keras import layers
 from tests.spmd.corpus import interpreter
 from tests.spmd.rank_threads import Step, assert_as_one_worker, traced
 
+from paceline.spmd.alone import Alone
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.contents import of_numbers, of_sizes
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS
@@ -29,7 +30,7 @@ _UNSIGNED = (tf.uint32, tf.uint64)
 _ROWS = np.arange(21.0).reshape(7, 3)
 
 
-class _Silent:
+class _Silent(Alone):
     """The second of three ranks, which hears nothing of the others; nobody may gather."""
 
     acts_outside = False
@@ -37,10 +38,6 @@ class _Silent:
     def addend(self, whole: Any) -> Any:
         """See `Messages.addend`."""
         return tf.zeros_like(whole)
-
-    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
-        """See `Messages.first_of`."""
-        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """See `Messages.sum`."""

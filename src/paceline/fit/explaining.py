@@ -24,6 +24,7 @@ from paceline.fit.one_workers_step import traced_step, users_line_in_step
 from paceline.fit.strategies import pipeline_strategy_of, servers_strategy_of
 from paceline.fit.whole_batches import batch_like
 from paceline.fit.whole_steps import words_of
+from paceline.spmd.alone import Alone
 from paceline.spmd.decisions import Operation
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
@@ -190,18 +191,8 @@ def _spec_of(leaf: Any) -> Any:
     return tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype) if _is_divided(leaf) else tf.type_spec_from_value(leaf)
 
 
-class _NoMessages:
-    """The messages of a rank in a world that does not exist, for a graph that nobody runs (`Messages`)."""
-
-    acts_outside = True
-
-    def addend(self, whole: Any) -> Any:
-        """As of the first rank."""
-        return whole
-
-    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
-        """See `Messages.first_of`."""
-        return [True] * len(tensors)
+class _NoMessages(Alone):
+    """The messages of a rank in a world that does not exist, for a graph that nobody runs."""
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """Tensors as the sums would be."""

@@ -9,8 +9,8 @@ weights, no loops on this machine) the step is Keras's own.
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -26,11 +26,22 @@ from paceline.strategy.graph_collectives import as_written
 Function = Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A step whose update becomes loops.
+
+    Args:
+        graph: Its.
+        updates: What has been traced into the graph, and must live as long.
+    """
+
+    graph: Any
+    updates: list[Any]
+
+
 class _Here(threading.local):
-    graph: Any = None
-    """That of the step which this thread traces, if its update is to be loops."""
-    traced: list[Any] = []  # noqa: RUF012  # replaced before it is changed
-    """The updates of that step: the graph uses what has been traced into it."""
+    step: _Step | None = None
+    """Which this thread traces."""
 
 
 _here = _Here()
@@ -51,28 +62,21 @@ def with_loops(model: Any, step_function: Function) -> Function:
     def step(data: Any) -> Any:
         if tf.executing_eagerly():
             return step_function(data)
-        with _tracing(compat.get_default_graph(), updates):
+        before, _here.step = _here.step, _Step(compat.get_default_graph(), updates)
+        try:
             return step_function(data)
+        finally:
+            _here.step = before
 
     return as_written(functools.wraps(step_function)(step))
 
 
-@contextmanager
-def _tracing(graph: Any, traced: list[Any]) -> Iterator[None]:
-    before = _here.graph, _here.traced
-    _here.graph, _here.traced = graph, traced
-    try:
-        yield
-    finally:
-        _here.graph, _here.traced = before
-
-
 def are_traced() -> bool:
-    """Whether what is built now is the step itself, and not a function or branch of a user's own in it.
+    """Whether what is built now is the step itself, and not a function or branch of a user's own in the step.
 
-    Such a one may run where no Python can.
+    Such a function may run where no Python can.
     """
-    return _here.graph is not None and compat.get_default_graph() is _here.graph
+    return _here.step is not None and compat.get_default_graph() is _here.step.graph
 
 
 def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, apply: Function) -> Any:
@@ -84,9 +88,12 @@ def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, a
         variables: Keras variables; None: those with which the optimizer was built.
         apply: Keras's `apply`, of the optimizer and these two.
 
+    Only where `are_traced()`.
+
     Returns:
         What `apply` returns.
     """
+    assert _here.step is not None
     runner = fused_updates(tells=True)
     sizes = [math.prod(one.shape) for one in variables or optimizer._trainable_variables]
     if runner is None or max(sizes, default=0) < runner.least_entries:
@@ -108,7 +115,7 @@ def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, a
         return apply(optimizer, gradients, variables)
     nothing = tf.constant(0, tf.int64)
     partitioner.parts(traced, [R] * len(given), (nothing, nothing, nothing), given)
-    _here.traced.append(traced)
+    _here.step.updates.append(traced)
     return returned[0]
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from paceline.spmd import compat
 from paceline.spmd.decisions import Operation
+from paceline.spmd.messages import Messages
 
 
-class Alone:
+class Alone(Messages):
     """`Messages` of one rank: its addends are sums, and its rows are all rows."""
 
     acts_outside = True
@@ -15,10 +16,6 @@ class Alone:
     def addend(self, whole: Any) -> Any:
         """See `Messages.addend`."""
         return whole
-
-    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
-        """See `Messages.first_of`."""
-        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """See `Messages.sum`."""

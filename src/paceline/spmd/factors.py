@@ -205,11 +205,12 @@ _here = _Here()
 
 
 @contextmanager
-def addends_stay(stay: bool) -> Iterator[None]:
-    """While this lasts, addends stay addends in this thread wherever an operation is linear in them: for who sends
-    nothing. Else they do where they are not longer afterwards, and so not dearer to send, and not rounded.
+def addends_stay() -> Iterator[None]:
+    """While this lasts, addends stay addends in this thread wherever an operation is linear in them.
+
+    Else they do so where they are no longer afterwards than before, which costs no bytes, and where nothing is rounded.
     """
-    before, _here.addends_stay = _here.addends_stay, stay
+    before, _here.addends_stay = _here.addends_stay, True
     try:
         yield
     finally:

@@ -25,9 +25,9 @@ class Messages(Protocol):
     def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
         """Of the tensors that operations wait for, at least one: which are exchanged before the others.
 
-        Of the others, some may not be needed when these are whole. Whoever wants few messages says all.
+        Of the others, some may not be needed when these are whole. All, where few messages are wanted, as by default.
         """
-        ...
+        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """The sums over ranks of these tensors, in one message. The shapes are alike on all ranks; any numeric type."""

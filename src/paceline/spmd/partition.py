@@ -97,10 +97,10 @@ class Partitioner:
         placements: Sequence[Placement],
         place: tuple[Any, Any, Any],
         given: Sequence[Any],
-        *,
-        sends: bool = True,
     ) -> "list[Part]":
-        """Builds into the current graph what this rank has of each output of `traced`, in the way that costs nothing.
+        """Builds into the current graph what this rank has of each output of `traced`, for a rank that sends nothing.
+
+        Addends stay addends wherever an operation is linear in them.
 
         Args:
             traced: A concrete function, traced for a batch of any number of rows.
@@ -108,11 +108,10 @@ class Partitioner:
             place: How many rows there are in all, which of these is this rank's first one, and how many this rank has:
                 tensors of int64 without dimensions.
             given: This rank's inputs.
-            sends: Whether messages cost no more than others do; else addends stay addends as long as they can.
         """
         self.account = Account()
         total, first, own = place
-        with addends_stay(not sends):
+        with addends_stay():
             builder, values = self._values(traced, placements, {ROWS: total, OWN_ROWS: own, FIRST_ROW: first}, given)
         return [Part(self, builder, value) for value in values]
 

@@ -14,6 +14,7 @@ products of constants, by what it knows of sizes: so a rank's graph knows as muc
 from collections.abc import Sequence
 from typing import Any
 
+from paceline.spmd.alone import Alone
 from paceline.spmd.decisions import Decision, Rebuilt
 from paceline.spmd.partition import Partitioner
 from paceline.spmd.placements import Partial, R, Sharded
@@ -89,18 +90,8 @@ def _reads_place(function: Any) -> bool:
     return bool(place & seen)
 
 
-class _NoMessages:
+class _NoMessages(Alone):
     """Nobody is asked: each rank has all that it needs."""
-
-    acts_outside = True
-
-    def addend(self, whole: Any) -> Any:
-        """See `messages.Messages`."""
-        return whole
-
-    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
-        """See `messages.Messages`."""
-        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """See `messages.Messages`."""

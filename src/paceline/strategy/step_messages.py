@@ -6,12 +6,13 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.spmd.decisions import Operation
+from paceline.spmd.messages import Messages
 from paceline.strategy.calls_on_chief import CallOnChief
 from paceline.strategy.graph_collectives import GraphCollectives
 
 
-class StepMessages:
-    """`spmd.messages.Messages` over the collectives of one rank.
+class StepMessages(Messages):
+    """Messages over the collectives of one rank.
 
     Args:
         rank: This rank.
@@ -30,10 +31,6 @@ class StepMessages:
     def addend(self, whole: Any) -> Any:
         """See `Messages.addend`."""
         return whole if self._rank == 0 else tf.zeros_like(whole)
-
-    def first_of(self, tensors: Sequence[Any]) -> Sequence[bool]:
-        """See `Messages.first_of`."""
-        return [True] * len(tensors)
 
     def sum(self, addends: Sequence[Any]) -> list[Any]:
         """See `Messages.sum`."""

@@ -1,7 +1,6 @@
 """Traces a chunk for micro-batches: the step of a whole batch (`chunk_step.py`), divided into a `ChunkTrace`."""
 
 import contextlib
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +12,7 @@ from paceline.fit.pipelining.chunk_step import ChunkStep, StepInputs, placement_
 from paceline.fit.pipelining.chunk_trace import ChunkTrace, is_floating, specs_of
 from paceline.fit.pipelining.chunks import Chunk
 from paceline.fit.pipelining.cut_graphs import parted
+from paceline.fit.pipelining.layer_states import refuse_effects
 from paceline.fit.pipelining.micro_batches import MicroBatchMessages, OfData, refuse_all_rows
 from paceline.spmd.account import Account
 from paceline.spmd.alone import Alone
@@ -72,17 +72,17 @@ class _Division:
 
     def _divided(self, inputs: StepInputs, rows: list[Any], sums: list[Any], so_far: list[Any]) -> dict[str, Any]:
         """The tensors of a `ChunkTrace`, by name, in the current graph."""
-        step, graph = self._step, tf.compat.v1.get_default_graph()
+        step = self._step
         _, first, own = rows
         weights = [one._value for one in self._chunk.variables if one.trainable]
         of_data = OfData([*inputs.received, *inputs.given, *inputs.weights], weights)
         several = None if self._is_only_one else MicroBatchMessages(first, of_data)
         partitioner = Partitioner(several or Alone())
         operations = list(partitioner.operations(step.traced))
-        _refuse_effects(operations, is_only_one=self._is_only_one)
+        refuse_effects(operations, is_only_one=self._is_only_one)
         given = StepInputs([leaf[first : first + own] for leaf in inputs.data], *inputs.groups[1:])
         flat = [tensor for group in given.groups for tensor in group]
-        parts = partitioner.parts(step.traced, step.inputs.placements, tuple(rows), flat, sends=False)
+        parts = partitioner.parts(step.traced, step.inputs.placements, tuple(rows), flat)
         handed_on, predictions, loss, received_gradients, gradients, slices, states, _ = parted(parts, step.lengths)
         differentiated = [one for one in self._chunk.received if is_floating(one)] if self._training else []
         made = {
@@ -109,55 +109,39 @@ class _Division:
             "new_states": [_state(one, before) for one, before in zip(states, so_far, strict=True)],
             "placements": [one.placement for one in states],
         }
-        shared, totals, refused = list[Any](), list[Any](), list[str]()
+        return made | self._fed(several, of_data, _needed_by(partitioner.account), sum(map(has_seed, operations)))
+
+    def _fed(
+        self, several: MicroBatchMessages | None, of_data: OfData, needed_by: list[str], num_draws: int
+    ) -> dict[str, Any]:
+        """What is computed of all rows, once a batch, and fed to each micro-batch.
+
+        Args:
+            several: Notes what micro-batches would exchange, if there are several.
+            of_data: Knows what follows from the data.
+            needed_by: For each tensor that `several` has noted, who needs it.
+            num_draws: How many operations of the step draw from a state in their kernel.
+        """
+        graph = tf.compat.v1.get_default_graph()
+        parts, totals, refused = list[Any](), list[Any](), list[str]()
         if several is not None:
-            shared, totals = several.parts, several.totals
-            for tensor, who in zip(shared, _needed_by(partitioner.account), strict=True):
+            parts, totals = several.parts, several.totals
+            for tensor, who in zip(parts, needed_by, strict=True):
                 where = who if tensor.graph is graph else f"{who}, in a loop or branch"
                 refused.append("" if of_data.has(tensor) else where)
-        # Numbers that come from a state in a kernel are drawn for all rows, once a batch, as one process draws them:
-        # each micro-batch, and each recomputation, would draw the next ones.
+        # One process draws for all rows, once a batch: each micro-batch, and each recomputation, would draw anew.
         drawing = [op for op in graph.get_operations() if has_seed(op)]
-        if several is not None and len(drawing) != sum(map(has_seed, operations)):
+        if several is not None and len(drawing) != num_draws:
             raise ConfigurationError(
                 "A layer draws random numbers with tf.random in a loop or branch: each micro-batch would draw others "
                 "than one process. Draw them with keras.random and a SeedGenerator. [pipeline]"
             )
         for op in drawing:
             if several is not None or all(map(of_data.has, op.outputs)):
-                shared, totals = [*shared, *op.outputs], [*totals, *op.outputs]
+                parts, totals = [*parts, *op.outputs], [*totals, *op.outputs]
                 who = users_line_in_step(op) or repr(op.name)
                 refused += ["" if of_data.has(output) else who for output in op.outputs]
-        return made | {"parts": shared, "totals": totals, "refused": refused}
-
-
-_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
-_DRAWS_OF_GENERATORS = ("Rng", "StatefulUniform", "StatefulRandom", "StatefulStandardNormal", "StatefulTruncated")
-
-
-def _refuse_effects(operations: Sequence[Any], *, is_only_one: bool) -> None:
-    """Refuses assignments and draws that a pipeline would lose, or make once for each micro-batch.
-
-    Args:
-        operations: Of a chunk's step, with those of its loops and branches.
-        is_only_one: Whether no batch has several micro-batches.
-
-    Raises:
-        ConfigurationError: there is one.
-    """
-    for op in operations:
-        if op.type in _ASSIGNMENTS:
-            raise ConfigurationError(
-                f"A layer assigns a tf.Variable (operation {op.name}), and a pipeline could lose the assignment: make "
-                "the variable with self.add_weight. [pipeline]"
-            )
-        if is_only_one:
-            continue
-        if op.type.startswith(_DRAWS_OF_GENERATORS):
-            raise ConfigurationError(
-                "A layer draws random numbers with a tf.random.Generator: each micro-batch would draw others than one "
-                "process. Draw them with keras.random and a SeedGenerator. [pipeline]"
-            )
+        return {"parts": parts, "totals": totals, "refused": refused}
 
 
 def _state(part: Part, before: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a pipeline refuses of layers: assignments to weights that are trained, complex tensors over a cut."""
+"""What a pipeline refuses of layers: assignments and draws that it would lose, complex tensors over a cut."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -6,6 +6,9 @@ from typing import Any
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.chunk_trace import is_floating
 from paceline.fit.pipelining.chunks import Chunk
+
+_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
+_DRAWS_OF_GENERATORS = ("Rng", "StatefulUniform", "StatefulRandom", "StatefulStandardNormal", "StatefulTruncated")
 
 
 def refuse_trained(chunk: Chunk, assigned: Iterable[Any]) -> None:
@@ -38,6 +41,31 @@ def refuse_complex(chunk: Chunk) -> None:
             f"{found[0].dtype}: gradients of complex tensors are not sent to another stage. Cut elsewhere (balance, "
             "split_after), or hand on real and imaginary parts. [pipeline]"
         )
+
+
+def refuse_effects(operations: Sequence[Any], *, is_only_one: bool) -> None:
+    """Refuses assignments and draws that a pipeline would lose, or make once for each micro-batch.
+
+    Args:
+        operations: Of a chunk's step, with those of its loops and branches.
+        is_only_one: Whether no batch has several micro-batches.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for op in operations:
+        if op.type in _ASSIGNMENTS:
+            raise ConfigurationError(
+                f"A layer assigns a tf.Variable (operation {op.name}), and a pipeline could lose the assignment: make "
+                "the variable with self.add_weight. [pipeline]"
+            )
+        if is_only_one:
+            continue
+        if op.type.startswith(_DRAWS_OF_GENERATORS):
+            raise ConfigurationError(
+                "A layer draws random numbers with a tf.random.Generator: each micro-batch would draw others than one "
+                "process. Draw them with keras.random and a SeedGenerator. [pipeline]"
+            )
 
 
 def _named(chunk: Chunk, variables: Sequence[Any]) -> str:

@@ -22,6 +22,7 @@ from paceline.data.batch_rows import local_slice
 from paceline.errors import ConfigurationError
 from paceline.fit.pipelining.cut_graphs import behind
 from paceline.spmd.decisions import Operation
+from paceline.spmd.messages import Messages
 from paceline.spmd.rules.own_rows import SCOPE
 
 
@@ -71,8 +72,8 @@ class OfData:
         return operations.isdisjoint(self._others | read) and not any(SCOPE in one.name for one in operations)
 
 
-class MicroBatchMessages:
-    """`spmd.messages.Messages` of one micro-batch: nobody is asked, what would be sent is noted.
+class MicroBatchMessages(Messages):
+    """The messages of one micro-batch: nobody is asked, what would be sent is noted.
 
     Args:
         first_row: int64 scalar, the number of its first row in the batch.
