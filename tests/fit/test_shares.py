@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from paceline.fit.install import install_with_keras
-from paceline.fit.shares import is_share, mark_as_own, mark_as_share, terms
+from paceline.fit.replica_loops.shares import is_share, mark_as_own, mark_as_share, terms
 from paceline.strategy.replica_context import StepRows
 
 COMPUTED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {

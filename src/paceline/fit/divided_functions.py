@@ -24,6 +24,7 @@ from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import as_written
 from paceline.strategy.replica_context import CutShort, OutOfData, no_more_rows
+from paceline.strategy.replica_loops import trainers_step
 
 Function = Callable[..., Any]
 
@@ -82,7 +83,8 @@ class _DividedFunction:
             first, iterator = looked_at(iterator, self._model.steps_per_execution)
             step.verify_on(_without_optionals(first))
         try:
-            outputs = function(iterator)
+            with trainers_step():
+                outputs = function(iterator)
         except (StopIteration, tf.errors.OutOfRangeError) as end:
             if can_end_apart and not _was_told_by_others(end):
                 no_more_rows(self._strategy.world)
@@ -151,7 +153,8 @@ class _DividedPrediction:
             of_execution = self._of_execution(DividedStep(self._model.predict_step, batch, self._strategy))
             is_eager = self._model.run_eagerly
             self._functions[batch] = of_execution if is_eager else tf.function(of_execution, reduce_retracing=True)
-        return self._functions[batch](_without_optionals(batches))
+        with trainers_step():
+            return self._functions[batch](_without_optionals(batches))
 
     def experimental_get_tracing_count(self) -> int:
         """How many kinds of batches it has been traced for, as `tf.function` says it."""

@@ -96,7 +96,6 @@ class DividedStep:
         """The outputs of the step, whole. Collective."""
         replica = current_replica()
         assert replica is not None
-        replica.rows.is_divided = True
         total, first = self._place(replica)
         if tf.executing_eagerly():
             self._words.say("run_eagerly=True: there is no graph that could be divided")

@@ -45,7 +45,6 @@ def _install(keras: ModuleType) -> None:
     from paceline.data import compat as data_compat
     from paceline.fit import (
         agreement,
-        assignments,
         batch_statistics,
         building,
         compat,
@@ -54,11 +53,8 @@ def _install(keras: ModuleType) -> None:
         enqueuers,
         epochs,
         gradients,
-        losses,
-        means,
         metrics,
         predictions,
-        random_rows,
         runs,
         single_batches,
         strategies,
@@ -66,22 +62,18 @@ def _install(keras: ModuleType) -> None:
     from paceline.fit.evaluation import followed_fit
     from paceline.fit.files import file_seams
     from paceline.fit.pipelining import pipeline_seams
+    from paceline.fit.replica_loops import assignments
+    from paceline.fit.replica_loops import seams as loop_seams
     from paceline.fit.snapshots import callback_files, resumable_fit
     from paceline.fit.tables import table_seams
     from paceline.strategy import custom_gradients
     from paceline.strategy.compat import RegisterGradient
+    from paceline.strategy.replica_loops import before_first_loop
 
     compat.check()
-    loss = compat.loss_module
-    _replace_in_graphs(keras.Loss, "__call__", losses.called)
-    _replace_in_graphs(loss, "scale_loss_for_distribution", losses.scaled)
-    _replace_in_graphs(loss, "unscale_loss_for_distribution", losses.unscaled)
-    _replace_in_graphs(loss, "reduce_values", losses.reduced)
-    _replace_in_graphs(loss, "apply_mask", losses.masked)
     for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
         _replace_in_graphs(optimizer, "apply", gradients.applied)
     _replace_in_graphs(compat.BaseOptimizer, "build", gradients.built)
-    _replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", gradients.clipped)
     _replace_in_graphs(tensorflow.GradientTape, "gradient", gradients.taken)
     _replace_in_graphs(tensorflow, "gradients", gradients.taken_in_graph)
     _install_own_loops()
@@ -95,26 +87,14 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "__init__", strategies.initialised)
     # Where Keras defines it: a class with a `compile` of its own is loaded from its file uncompiled.
     _replace(compat.Trainer, "compile", building.without_xla)
-    _replace(trainer, "get_metrics_result", metrics.combined_in_model)
     _replace(keras.Metric, "__init__", metrics.made)
     _replace(trainer, "_maybe_symbolic_build", building.built_without_data)
     _replace(trainer, "_make_function", divided_functions.divided)
     _replace(trainer, "make_predict_function", divided_functions.predicting)
     _replace(trainer, "_make_function", resumable_fit.telling_of_traces)
-    _replace_in_graphs(trainer, "compute_loss", means.marked_as_share)
-    _replace_in_graphs(trainer, "_aggregate_additional_loss", losses.aggregated)
-    _replace_in_graphs(keras.metrics.Mean, "update_state", means.weighed_by_rows)
-    _replace_in_graphs(keras.layers.BatchNormalization, "call", assignments.averaged_statistics)
     _replace_in_graphs(keras.layers.BatchNormalization, "call", batch_statistics.of_own_rows)
     _replace(keras.Layer, "add_weight", assignments.told_how_to_combine)
-    for name in ("assign", "assign_add", "assign_sub"):
-        _replace_in_graphs(keras.Variable, name, assignments.assigned)
     table_seams.install(_replace, _replace_in_graphs)
-    for name in ("uniform", "normal", "randint", "dropout"):
-        _replace_in_graphs(compat.random_module, name, getattr(random_rows, name))
-    _replace_in_graphs(compat.random_module, "_cast_seed", random_rows.stepped_seed)
-    for name in ("truncated_normal", "categorical", "gamma", "beta", "binomial"):
-        _replace_in_graphs(compat.random_module, name, random_rows.other_numbers)
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         _replace(trainer, name, single_batches.on_local_rows)
     _replace(trainer, "predict", predictions.ended_together)
@@ -132,6 +112,7 @@ def _install(keras: ModuleType) -> None:
     _replace(trainer, "fit", functools.partial(followed_fit.followed, keras_fit=keras_fit))
     _hide_own_frames(compat)
     file_seams.install(keras, _replace)
+    before_first_loop(lambda: loop_seams.install(_replace, _replace_in_graphs))
     callback_files.install(_replace, file_seams.spread, resumable_fit.is_in_fit)
     for hook in (*agreement.BEGIN_HOOKS, *agreement.EPOCH_HOOKS, *agreement.BATCH_HOOKS):
         _replace(keras.callbacks.CallbackList, hook, agreement.agreed(hook))

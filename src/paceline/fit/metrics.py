@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.fit import own_functions
-from paceline.fit.losses import within_a_metric
 from paceline.fit.replica import current_replica
+from paceline.fit.replica_loops.losses import within_a_metric
 from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import as_written

@@ -16,7 +16,7 @@ from paceline.comm.world import World
 from paceline.data.local_batches import local_batches, mark_as_local
 from paceline.data.nth_batches import every_nth_batch
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
-from paceline.strategy import compat, nested_functions, operation_seeds
+from paceline.strategy import compat, nested_functions, operation_seeds, replica_loops
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.bridged_collectives import graph_collectives_of
 from paceline.strategy.reductions import broadcast, gathered, reduced
@@ -51,13 +51,15 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         self._broadcast_new_variables = broadcast_new_variables and group.size > 1
         self._step_rows: StepRows | None = None
         """The row counts of the step that `run` has called last."""
-        nested_functions.install()
         self._lifted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         """For each `tf.function` given to `run`, the graph that holds the whole of its step."""
 
     # What a replica is and does.
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if self.group.size > 1 and not replica_loops.is_trainers_step():
+            nested_functions.install()
+            replica_loops.begin_loop()
         if not isinstance(fn, tf.types.experimental.PolymorphicFunction):
             return self._call_as_replica(fn, args, kwargs)
         # A trace of `fn` by itself would keep the row counts of the step that it was made in.
@@ -88,7 +90,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         try:
             return self._call_in_context(fn, args, kwargs, rows)
         except FAULTS_OF_SHAPES:
-            if not rows.is_divided:  # that has one worker's rows, so these explain nothing
+            if not replica_loops.is_trainers_step():  # that has one worker's rows, so these explain nothing
                 raise_if_rows_explain(
                     lambda *again: self.call_unexplained(fn, *again),
                     specs_of((args, kwargs)),

@@ -17,7 +17,7 @@ A single number (shape []) belongs to no row, and a step may branch on it (`if t
 that drew differently would part there, and wait for ever in the branch for those that are not in it. Its seed is not
 moved either; but it is within a loop of the step, where `tf.map_fn` draws one for each row.
 
-Keras's own random numbers do not come from here (`fit/random_rows.py`).
+Keras's own random numbers do not come from here (`fit/replica_loops/random_rows.py`).
 """
 
 import functools

@@ -79,14 +79,12 @@ class StepRows:
         self._collectives = collectives
         self._global_by_graph: list[tuple[Any, Any]] = []
         self.statistics = MovingStatistics(self, size, collectives)
-        self.is_divided = False
-        """Whether the step is a trainer's, which is divided as a whole (`fit/divided_steps.py`)."""
         self.loss_is_share = False
         """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
         self.has_hidden_shares = False
         """Whether one has done so in a graph within the step's, such as a loop's, into which nobody looks."""
         self.lineage: Any = None
-        """What its numbers have been found to be computed from (`fit/lineage.py`)."""
+        """What its numbers have been found to be computed from (`fit/replica_loops/lineage.py`)."""
         self._graph = _current_graph()
 
     @property

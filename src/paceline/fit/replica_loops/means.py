@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit.replica import current_batch_replica
-from paceline.fit.shares import as_tensor, mark_as_share, share_of, terms
+from paceline.fit.replica_loops.shares import as_tensor, mark_as_share, share_of, terms
 from paceline.strategy.replica_context import StepRows
 
 Function = Callable[..., Any]

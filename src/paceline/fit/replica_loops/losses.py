@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from paceline.fit.compat import loss_module
 from paceline.fit.replica import current_batch_replica, current_replica
-from paceline.fit.shares import is_share, mark_as_own, mark_as_share, share_of, terms
+from paceline.fit.replica_loops.shares import is_share, mark_as_own, mark_as_share, share_of, terms
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]

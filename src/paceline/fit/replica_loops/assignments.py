@@ -19,8 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit.lineage import OF_ROWS
 from paceline.fit.replica import current_replica
+from paceline.fit.replica_loops.lineage import OF_ROWS
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]

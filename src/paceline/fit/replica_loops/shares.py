@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from paceline.fit.lineage import OWN, SHARE, From, is_constant, lineage_of
+from paceline.fit.replica_loops.lineage import OWN, SHARE, From, is_constant, lineage_of
 from paceline.strategy.replica_context import StepRows
 
 _OF_SHARES = frozenset(

@@ -1,0 +1,79 @@
+"""What of Keras's and TensorFlow's numerics is patched, in a process that calls `fit` and in one that has its own loop."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from programs import run_workers
+
+JOB = Path(__file__).with_name("patched_numerics_job.py")
+
+OF_ENGINES = {
+    "parameter servers: rows of tables, additions that servers make": {
+        "BaseOptimizer._backend_apply_gradients",
+        "BaseOptimizer._use_weight_decay",
+        "SeedGenerator.next",
+        "TFOptimizer._apply_weight_decay",
+        "TFOptimizer._backend_increment_gradient_accumulators",
+        "TFOptimizer._distributed_tf_update_step",
+        "TFOptimizer._overwrite_model_variables_with_average_value",
+        "TFOptimizer.add_variable_from_reference",
+        "Variable.__array__",
+        "Variable._restore_from_tensors",
+        "Variable._serialize_to_tensors",
+        "Variable.assign_add",
+        "Variable.assign_sub",
+        "Variable.numpy",
+    },
+    "pipelines: weights that are elsewhere, one norm of all stages": {
+        "BaseOptimizer._clip_gradients",
+        "BaseOptimizer.finalize_variable_values",
+        "Layer.add_weight",
+        "Layer.get_weights",
+        "Layer.set_weights",
+        "LossScaleOptimizer.check_finite",
+        "Variable._direct_assign",
+        "Variable._initialize_with_initializer",
+    },
+    "notes for loops of a user's own, and refusals; an update as loops": {
+        "BaseOptimizer.apply",
+        "BaseOptimizer.build",
+        "GradientTape.gradient",
+        "LossScaleOptimizer.apply",
+        "Mean.result",
+        "Mean.update_state",
+        "MeanMetricWrapper.update_state",
+        "Metric.__init__",
+    },
+    "--batch-statistics local": {"BatchNormalization.call"},
+}
+"""None of these changes a number of a step of replicas."""
+
+OF_LOOPS = {
+    "Loss.__call__",
+    "Variable.assign",
+    "loss.apply_mask",
+    "loss.reduce_values",
+    "loss.scale_loss_for_distribution",
+    "loss.unscale_loss_for_distribution",
+    "random._cast_seed",
+    "random.beta",
+    "random.binomial",
+    "random.categorical",
+    "random.dropout",
+    "random.gamma",
+    "random.normal",
+    "random.randint",
+    "random.truncated_normal",
+    "random.uniform",
+}
+"""Only where a script calls `strategy.run` by itself."""
+
+
+@pytest.mark.processes
+def test_numerics_are_patched_for_loops_with_strategy_run_only(tmp_path: Path) -> None:
+    [line] = run_workers(2, JOB, folder=tmp_path).lines("[0] patched ")
+    told = json.loads(line.removeprefix("[0] patched "))
+    assert set(told["fit"]) == set().union(*OF_ENGINES.values())
+    assert set(told["strategy.run"]) - set(told["fit"]) == OF_LOOPS
