@@ -1,4 +1,4 @@
-"""A `fit`, then a loop with `strategy.run`: prints which of Keras's and TensorFlow's numerics were patched after each."""
+"""A `fit`, then a loop with `strategy.run`: prints which numerics of Keras and TensorFlow are patched after each."""
 
 import inspect
 import json

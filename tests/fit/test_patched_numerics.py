@@ -1,4 +1,4 @@
-"""What of Keras's and TensorFlow's numerics is patched, in a process that calls `fit` and in one that has its own loop."""
+"""Which numerics of Keras and TensorFlow are patched: where a script calls `fit`, and where it has a loop of its own."""
 
 import json
 from pathlib import Path
