@@ -1,4 +1,4 @@
-"""Which numerics of Keras and TensorFlow are patched: where a script calls `fit`, and where it has a loop of its own."""
+"""Which numerics of Keras and TensorFlow are patched where a script calls `fit`, and where it has a loop of its own."""
 
 import json
 from pathlib import Path
