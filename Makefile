@@ -80,8 +80,9 @@ proof: install ## before a release: all numbers of workers, resumptions, faults 
 	$(MAKE) matrix
 
 .PHONY: docs
-docs: install ## docs/reference.md and the tables of docs/events.md, from the code
+docs: install ## docs/reference.md, docs/seams.md and the tables of docs/events.md, from the code
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_seams.py
 
 .PHONY: rules
 rules: install ## docs/rules.md: how each operation is divided, and how many of Keras's classes use it (long)

@@ -55,6 +55,7 @@ one, this file says which.
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -244,19 +245,22 @@ def is_functional(model: Any) -> bool:
     return isinstance(model, Functional)
 
 
-def check() -> None:
-    """Says at once which private name a new Keras no longer has.
+def check(missing: Sequence[str] = ()) -> None:
+    """Says at once which private names a new Keras no longer has.
+
+    Args:
+        missing: Names of which somebody else knows that.
 
     Raises:
         ImportError: Keras is not one that Paceline knows.
     """
-    missing = _MISSING_OF_INSTANCES + [
+    called = [
         f"{getattr(owner, '__name__', owner)}.{name}"
         for owner, names in _REQUIRED
         for name in names
         if not hasattr(owner, name)
     ]
-    if missing:
+    if missing := [*_MISSING_OF_INSTANCES, *called, *missing]:
         raise ImportError(
             f"Paceline does not support Keras {keras.__version__}: it has no {', '.join(missing)}. Install a "
             "Keras that Paceline supports (3.10 to 3.15), or a newer Paceline. [version]"

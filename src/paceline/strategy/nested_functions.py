@@ -14,8 +14,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.strategy import compat
+from paceline.strategy import compat, seams
 from paceline.strategy.replica_context import PacelineReplicaContext
+from paceline.strategy.seams import Seam
 
 Function = Callable[..., Any]
 
@@ -26,7 +27,13 @@ _call_apart: Function = _PolymorphicFunction.__call__
 def install() -> None:
     """From now on, what a step of several replicas calls is built into it. Again: nothing."""
     if _PolymorphicFunction.__call__ is _call_apart:
-        _PolymorphicFunction.__call__ = _built_in(_call_apart)
+        seams.install(rows())
+
+
+def rows() -> list[Seam]:
+    """The replacement."""
+    why = "a step holds the functions that it calls: they have its rows"
+    return [Seam(_PolymorphicFunction, "__call__", _built_in, why)]
 
 
 def call_apart(function: Any, *args: Any) -> Any:

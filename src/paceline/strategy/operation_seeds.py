@@ -29,7 +29,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.strategy import compat
+from paceline.strategy import compat, seams
+from paceline.strategy.seams import Seam
 
 _BETWEEN_RANKS = 0x9E3779B1
 _SEEDS = 2**31 - 1
@@ -167,6 +168,12 @@ def _is_in_loop() -> bool:
     return False
 
 
-compat.random_seed.get_seed = _with_seeds(compat.random_seed.get_seed)
-for _name in _OPERATIONS:
-    setattr(compat.gen_random_ops, _name, _one_number_for_all(getattr(compat.gen_random_ops, _name)))
+def rows() -> list[Seam]:
+    """The replacements; importing this file installs them."""
+    return [
+        Seam(compat.random_seed, "get_seed", _with_seeds, "what has no seed draws alike on all ranks"),
+        Seam(compat.gen_random_ops, _OPERATIONS, _one_number_for_all, "all ranks branch alike on a single number"),
+    ]
+
+
+seams.install(rows())

@@ -14,38 +14,41 @@ from paceline.fit.pipelining.pipelined_functions import PipelinedFunction, Pipel
 from paceline.fit.pipelining.pipelined_model import compiled_anew
 from paceline.fit.pipelining.refused_models import refuse_outside_scope, refuse_xla
 from paceline.fit.strategies import pipeline_strategy_of
+from paceline.strategy.seams import Seam
 
 Function = Callable[..., Any]
-Replace = Callable[[Any, str, Callable[[Any], Any]], None]
 
 
-def install(replace: Replace, replace_in_graphs: Replace) -> None:
-    """Puts them there. Call once.
-
-    Args:
-        replace: Given an owner, a name and a wrapper, puts ``wrapper(original)`` in the original's place.
-        replace_in_graphs: The same, for what users' `tf.function`s reach.
-    """
-    replace_in_graphs(keras.Layer, "add_weight", deferred_variables.weighed)
-    replace(keras.Variable, "_initialize_with_initializer", deferred_variables.initialized)
-    replace(keras.Variable, "_direct_assign", deferred_variables.assigned)
-    replace(keras.Layer, "get_weights", deferred_variables.got)
-    replace(keras.Layer, "set_weights", deferred_variables.given_back)
-    replace_in_graphs(compat.BaseOptimizer, "_clip_gradients", stage_updates.clipped)
-    replace_in_graphs(compat.LossScaleOptimizer, "check_finite", stage_updates.found_finite)
-    replace(compat.BaseOptimizer, "finalize_variable_values", stage_updates.finalized)
-    for name in ("save_model", "save_weights"):
-        replace(compat.saving_api, name, whole_saves.saved_by_all)
-    replace(keras.callbacks.TensorBoard, "_log_weights", whole_saves.logged_by_all)
-    replace(compat.saving_api, "load_weights", whole_saves.loaded_by_each)
-    replace(compat.Trainer, "compile", compiled)
-    trainer = compat.TensorFlowTrainer
-    for name in ("fit", "train_on_batch"):
-        replace(trainer, name, checked)
-    replace(trainer, "_make_function", made)
-    replace(trainer, "make_predict_function", made_prediction)
-    replace(trainer, "_maybe_symbolic_build", built)
-    replace(trainer, "_get_metrics_result_or_logs", logged)
+def rows() -> list[Seam]:
+    """The replacements."""
+    variable, layer, trainer = keras.Variable, keras.Layer, compat.TensorFlowTrainer
+    base, saving = compat.BaseOptimizer, compat.saving_api
+    elsewhere = "a stage has its own weights only"
+    return [
+        Seam(layer, "add_weight", deferred_variables.weighed, elsewhere, in_graphs=True),
+        Seam(variable, "_initialize_with_initializer", deferred_variables.initialized, elsewhere),
+        Seam(variable, "_direct_assign", deferred_variables.assigned, elsewhere),
+        Seam(layer, "get_weights", deferred_variables.got, elsewhere),
+        Seam(layer, "set_weights", deferred_variables.given_back, elsewhere),
+        Seam(base, "_clip_gradients", stage_updates.clipped, "one norm of all stages", in_graphs=True),
+        Seam(
+            compat.LossScaleOptimizer,
+            "check_finite",
+            stage_updates.found_finite,
+            "an overflow of one stage is all stages'",
+            in_graphs=True,
+        ),
+        Seam(base, "finalize_variable_values", stage_updates.finalized, elsewhere),
+        Seam(saving, ("save_model", "save_weights"), whole_saves.saved_by_all, "a file has all stages", copies=""),
+        Seam(keras.callbacks.TensorBoard, "_log_weights", whole_saves.logged_by_all, "each weight is read"),
+        Seam(saving, "load_weights", whole_saves.loaded_by_each, "each stage loads its own", copies=""),
+        Seam(compat.Trainer, "compile", compiled, "XLA is refused; stages are traced anew"),
+        Seam(trainer, ("fit", "train_on_batch"), checked, "what cannot be cut is refused before a step"),
+        Seam(trainer, "_make_function", made, "a step goes through the stages"),
+        Seam(trainer, "make_predict_function", made_prediction, "a step goes through the stages"),
+        Seam(trainer, "_maybe_symbolic_build", built, "a model is built, then cut"),
+        Seam(trainer, "_get_metrics_result_or_logs", logged, "the last stage has the logs"),
+    ]
 
 
 def compiled(keras_compile: Function) -> Function:

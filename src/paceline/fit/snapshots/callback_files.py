@@ -25,30 +25,28 @@ import keras
 from paceline.comm.world import current_world
 from paceline.fit import compat
 from paceline.resilience.parts import Part, Saved, Scope
+from paceline.strategy.seams import Seam
 
 _LOGGER = logging.getLogger("paceline")
 
 Function = Callable[..., Any]
 
 
-def install(
-    replace: Callable[[Any, str, Callable[[Function], Function]], None],
-    spread: Callable[[Function, Function], None],
-    is_in_fit: Callable[[], bool],
-) -> None:
-    """Patches Keras's functions that load weights and models, under all their names, and `BackupAndRestore`.
+def rows(is_in_fit: Callable[[], bool]) -> list[Seam]:
+    """The replacements of what loads weights and models, and of `BackupAndRestore`.
 
     Args:
-        replace: Replaces a function of Keras.
-        spread: Replaces it under its other names.
         is_in_fit: Whether a `fit` that takes snapshots is going on.
     """
-    for hook in _HOOKS:
-        replace(keras.callbacks.BackupAndRestore, hook, _inactive(hook, is_in_fit))
-    for name, position in (("load_weights", 1), ("load_model", 0)):
-        original = getattr(compat.saving_api, name)
-        replace(compat.saving_api, name, functools.partial(told, position=position))
-        spread(original, getattr(compat.saving_api, name))
+    newer = "a file of a step that will be taken again is told"
+    return [
+        *(
+            Seam(keras.callbacks.BackupAndRestore, hook, _inactive(hook, is_in_fit), "snapshots do what it does")
+            for hook in _HOOKS
+        ),
+        Seam(compat.saving_api, "load_weights", functools.partial(told, position=1), newer, copies=""),
+        Seam(compat.saving_api, "load_model", functools.partial(told, position=0), newer, copies=""),
+    ]
 
 
 # CSVLogger

@@ -1,7 +1,6 @@
-"""Where the files of this package are put into Keras; nothing changes without a `ParameterServerStrategy`."""
+"""The replacements in Keras for tables on parameter servers; nothing changes without a `ParameterServerStrategy`."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,47 +9,62 @@ import tensorflow as tf
 from paceline.fit import compat
 from paceline.fit.tables import row_lookup, sharded_weights, table_gradients, table_updates, tensorflow_saves
 from paceline.fit.tables.optimizer_trial import exact_ways
+from paceline.strategy.seams import Seam
 
-Replace = Callable[[Any, str, Callable[[Any], Any]], None]
 
-
-def install(replace: Replace, replace_in_graphs: Replace) -> None:
-    """Puts them there. Call once.
-
-    Args:
-        replace: Given an owner, a name and a wrapper, puts ``wrapper(original)`` in the original's place.
-        replace_in_graphs: The same, for what users' `tf.function`s reach.
-    """
-    replace_in_graphs(keras.Layer, "add_weight", sharded_weights.made_by_layer)
-    replace(keras.Variable, "_initialize_with_initializer", sharded_weights.initialized)
-    replace(keras.Variable, "numpy", sharded_weights.read_whole)
-    replace(keras.Variable, "__array__", sharded_weights.converted)
-    replace(keras.Variable, "_serialize_to_tensors", tensorflow_saves.in_checkpoint)
-    replace(keras.Variable, "_restore_from_tensors", tensorflow_saves.from_checkpoint)
-    replace(keras.Model, "export", tensorflow_saves.exported)
-    keras.Layer.weights = sharded_weights.listed(keras.Layer.weights)
-    for name in ("trainable_weights", "non_trainable_weights"):
-        setattr(keras.Layer, name, sharded_weights.listed_whole(getattr(keras.Layer, name)))
-    replace(keras.Layer, "get_weights", sharded_weights.got_whole)
-    replace(keras.Layer, "set_weights", sharded_weights.set_whole)
-    replace_in_graphs(compat.numpy_module, "take", row_lookup.taken)
-    keras.Variable.sparse_read = row_lookup.SparseRead()
-    if not hasattr(keras.Variable, "device"):
-        keras.Variable.device = property(_device_of)
-    replace_in_graphs(tf.GradientTape, "gradient", table_gradients.taken)
-    for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer):
-        replace_in_graphs(optimizer, "apply", sharded_weights.built_first)
-    replace_in_graphs(compat.TFOptimizer, "add_variable_from_reference", sharded_weights.made_beside)
-    replace_in_graphs(
-        compat.BaseOptimizer,
-        "_backend_apply_gradients",
-        functools.partial(table_updates.applied, exact_ways=exact_ways),
-    )
-    replace_in_graphs(compat.BaseOptimizer, "_use_weight_decay", table_updates.decays)
-    replace_in_graphs(compat.TFOptimizer, "_apply_weight_decay", table_updates.decayed)
-    replace_in_graphs(compat.TFOptimizer, "_distributed_tf_update_step", table_updates.updated)
-    replace_in_graphs(compat.TFOptimizer, "_overwrite_model_variables_with_average_value", table_updates.overwritten)
-    replace_in_graphs(compat.TFOptimizer, "_backend_increment_gradient_accumulators", table_updates.accumulated)
+def rows() -> list[Seam]:
+    """The replacements."""
+    layer, variable = keras.Layer, keras.Variable
+    return [
+        Seam(layer, "add_weight", sharded_weights.made_by_layer, "a table is one weight over servers", in_graphs=True),
+        Seam(variable, "_initialize_with_initializer", sharded_weights.initialized, "each server draws its rows"),
+        Seam(variable, "numpy", sharded_weights.read_whole, "all shards, one after the other"),
+        Seam(variable, "__array__", sharded_weights.converted, "all shards, one after the other"),
+        Seam(variable, "_serialize_to_tensors", tensorflow_saves.in_checkpoint, "checkpoints have whole tables"),
+        Seam(variable, "_restore_from_tensors", tensorflow_saves.from_checkpoint, "checkpoints have whole tables"),
+        Seam(keras.Model, "export", tensorflow_saves.exported, "a SavedModel has whole tables"),
+        Seam(layer, "weights", sharded_weights.listed, "TensorFlow's tutorial looks at the shards of a layer"),
+        Seam(
+            layer,
+            ("trainable_weights", "non_trainable_weights"),
+            sharded_weights.listed_whole,
+            "optimizers and files have a table as one weight",
+        ),
+        Seam(layer, "get_weights", sharded_weights.got_whole, "all shards, one after the other"),
+        Seam(layer, "set_weights", sharded_weights.set_whole, "each server gets its rows"),
+        Seam(compat.numpy_module, "take", row_lookup.taken, "an Embedding fetches rows, no table", in_graphs=True),
+        Seam(variable, "sparse_read", lambda _: row_lookup.SparseRead(), "what `tf.gather` calls", is_new=True),
+        Seam(variable, "device", lambda _: property(_device_of), "TensorFlow's tutorial asks for it", is_new=True),
+        Seam(tf.GradientTape, "gradient", table_gradients.taken, "gradients of shards are one table's", in_graphs=True),
+        *(
+            Seam(optimizer, "apply", sharded_weights.built_first, "slots lie beside their shards", in_graphs=True)
+            for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer)
+        ),
+        Seam(
+            compat.TFOptimizer,
+            "add_variable_from_reference",
+            sharded_weights.made_beside,
+            "slots lie beside their shards",
+            in_graphs=True,
+        ),
+        Seam(
+            compat.BaseOptimizer,
+            "_backend_apply_gradients",
+            functools.partial(table_updates.applied, exact_ways=exact_ways),
+            "tables are updated row by row",
+            in_graphs=True,
+        ),
+        *(
+            Seam(owner, name, wrapper, "tables are updated row by row", in_graphs=True)
+            for owner, name, wrapper in (
+                (compat.BaseOptimizer, "_use_weight_decay", table_updates.decays),
+                (compat.TFOptimizer, "_apply_weight_decay", table_updates.decayed),
+                (compat.TFOptimizer, "_distributed_tf_update_step", table_updates.updated),
+                (compat.TFOptimizer, "_overwrite_model_variables_with_average_value", table_updates.overwritten),
+                (compat.TFOptimizer, "_backend_increment_gradient_accumulators", table_updates.accumulated),
+            )
+        ),
+    ]
 
 
 def _device_of(variable: Any) -> str:

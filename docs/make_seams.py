@@ -1,0 +1,67 @@
+"""Writes docs/seams.md: all that Paceline puts in the place of attributes of Keras and TensorFlow.
+
+make docs
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from paceline.fit import seam_table
+from paceline.fit.replica_loops import seams as loop_seams
+from paceline.strategy import nested_functions, operation_seeds
+from paceline.strategy.seams import Seam
+
+PAGE = Path(__file__).with_name("seams.md")
+
+INTRODUCTION = """\
+# What is replaced in Keras and TensorFlow
+
+Generated from the code by `make docs`: do not edit. `paceline run`, and the first strategy of a script, put functions
+of Paceline around the following attributes. Where several reasons stand, the last one is outermost: a call goes through
+it first. Outside Paceline's strategies, and in jobs of another kind than a row is for, each of them only calls what it
+is around. When a new Keras or TensorFlow lacks a name, importing Keras says so, with all such names.
+"""
+
+ALWAYS = "## In every process whose script imports Keras"
+LOOPS = """\
+## Before the first step of a loop with `strategy.run`
+
+Only where several replicas run it ([decision 0038](decisions/0038-loops-with-strategy-run.md)).
+"""
+
+
+def page() -> str:
+    """The text of docs/seams.md."""
+    return "\n".join(
+        [
+            INTRODUCTION,
+            ALWAYS,
+            "",
+            *_table([*operation_seeds.rows(), *seam_table.rows()]),
+            "",
+            LOOPS,
+            *_table([*nested_functions.rows(), *loop_seams.rows()]),
+            "",
+        ]
+    )
+
+
+def _table(rows: list[Seam]) -> Iterator[str]:
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        for name in row.names:
+            reasons.setdefault(row.where, {}).setdefault(name, []).append(row.why)
+    yield "| attribute | why |"
+    yield "|---|---|"
+    for owner, names in sorted(reasons.items()):
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, why in names.items():
+            alike.setdefault(tuple(why), []).append(name)
+        for why, together in alike.items():
+            listed = ", ".join(f"`{name}`" for name in together)
+            yield f"| {owner}: {listed} | {'; then: '.join(why)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE}")

@@ -1,0 +1,128 @@
+"""The table of all that is put in the place of attributes of Keras and TensorFlow."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from paceline.fit import compat, seam_table
+from paceline.fit.install import install_with_keras
+from paceline.fit.replica_loops import seams as loop_seams
+from paceline.strategy.seams import Seam, install, missing_names
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def _page() -> str:
+    specification = importlib.util.spec_from_file_location("make_seams", DOCS / "make_seams.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    page: str = module.page()
+    return page
+
+
+def test_the_page_is_of_today() -> None:
+    assert (DOCS / "seams.md").read_text() == _page(), "run: make docs"
+
+
+def test_every_spelling_of_a_function_is_replaced() -> None:
+    """`keras.models.save_model` once was Keras's own: its rows were put around each other, and only the last looked."""
+    install_with_keras()
+    assert keras.models.save_model is keras.saving.save_model is compat.saving_api.save_model
+    assert keras.saving.save_weights is compat.saving_api.save_weights
+    assert keras.models.load_model is compat.saving_api.load_model
+    assert keras.utils.get_file is compat.file_utils.get_file
+    originals: dict[int, tuple[Any, str]] = {}
+    for row in seam_table.rows():
+        if isinstance(row.owner, ModuleType) and row.owner.__name__.startswith("keras."):
+            for name in row.names:
+                function = getattr(row.owner, name)
+                while (function := getattr(function, "__wrapped__", None)) is not None:
+                    originals[id(function)] = function, f"{row.where}.{name}"
+    for module_name, module in list(sys.modules.items()):
+        if module_name.split(".")[0] == "keras" and isinstance(module, ModuleType):
+            for name, value in list(vars(module).items()):
+                original, told = originals.get(id(value), (None, ""))
+                assert original is None or original is not value, f"{module_name}.{name} is still Keras's {told}"
+
+
+def test_what_a_new_keras_lacks_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(compat.file_utils, "urlretrieve")
+    monkeypatch.delattr(keras.callbacks.TensorBoard, "_log_weights")
+    missing = missing_names([*seam_table.rows(), *loop_seams.rows()])
+    assert missing == ["TensorBoard._log_weights", "utils.file_utils.urlretrieve"]
+    with pytest.raises(ImportError, match=r"TensorBoard\._log_weights.*urlretrieve.*\[version\]"):
+        compat.check(missing)
+
+
+def _owner() -> Any:
+    class Owner:
+        def method(self, number: int) -> int:
+            """Keras's."""
+            return number
+
+        @property
+        def size(self) -> int:
+            return 1
+
+    return Owner
+
+
+def test_later_rows_are_around_earlier_ones() -> None:
+    owner = _owner()
+
+    def wrapper(told: int) -> Any:
+        return lambda original: lambda self, number: 10 * original(self, number) + told
+
+    install([Seam(owner, "method", wrapper(1), "a"), Seam(owner, "method", wrapper(2), "b", in_graphs=True)])
+    assert owner().method(0) == 12
+    assert owner.method.__doc__ == "Keras's."
+    assert owner.method.__name__ == "method"
+
+
+def test_properties_classes_and_new_attributes() -> None:
+    owner = _owner()
+    module = SimpleNamespace(__name__="keras.src.somewhere", Owner=owner)
+    install(
+        [
+            Seam(owner, "size", lambda kept: property(lambda self: kept.fget(self) + 1), "a property"),
+            Seam(owner, "shape", lambda _: property(lambda self: (2,)), "not there yet", is_new=True),
+            Seam(owner, "method", lambda _: None, "there already: stays", is_new=True),
+            Seam(module, "Owner", lambda kept: type("Inner", (kept,), {}), "a class"),
+        ]
+    )
+    assert (owner().size, owner().shape, owner().method(3)) == (2, (2,), 3)
+    assert module.Owner.__name__ == "Inner"
+    assert Seam(module, "Owner", lambda kept: kept, "").where == "somewhere"
+
+
+def test_copies_by_name_follow_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    home, other, foreign = (ModuleType(name) for name in ("pacetest.home", "pacetest.api.saved", "elsewhere.saved"))
+    for module in (home, other, foreign):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def save() -> str:
+        return "kept"
+
+    home.save = other.store = foreign.save = save  # type: ignore[attr-defined]
+    install(
+        [
+            Seam(home, "save", lambda kept: lambda: f"a {kept()}", "a", copies=".saved"),
+            Seam(home, "save", lambda kept: lambda: f"b {kept()}", "b", copies=".saved"),
+        ]
+    )
+    assert home.save() == other.store() == "b a kept"  # type: ignore[attr-defined]
+    assert foreign.save() == "kept"  # type: ignore[attr-defined]
+
+
+def test_users_graphs_call_replacements_as_they_are() -> None:
+    owner = _owner()
+    install([Seam(owner, "method", lambda kept: lambda self, number: -kept(self, number), "a", in_graphs=True)])
+    assert int(tf.function(lambda: owner().method(tf.constant(3)))()) == -3
