@@ -5,6 +5,7 @@ from typing import Any
 CASES = (
     "contrastive",
     "normalized",
+    "deep",
     "spectral",
     "codebook",
     "noise",
@@ -47,6 +48,9 @@ def _models() -> dict[str, Any]:
     def dense(*middle: Any) -> keras.Model:
         return keras.Sequential([keras.Input((8,)), layers.Dense(6, "tanh"), *middle, layers.Dense(4)])
 
+    def normalized_dense() -> keras.Model:
+        return keras.Sequential([layers.BatchNormalization(), layers.Dense(5, "relu")])
+
     class Layer(layers.Layer):
         def __init__(self, function: Any) -> None:
             super().__init__()
@@ -82,6 +86,7 @@ def _models() -> dict[str, Any]:
         "contrastive": lambda: (dense(), contrastive),
         "unknown_length": lambda: (dense(layers.Dropout(0.5, seed=2)), "mse"),
         "normalized": lambda: (dense(layers.BatchNormalization()), "mse"),
+        "deep": lambda: (dense(*(normalized_dense() for _ in range(4))), "mse"),
         "spectral": lambda: (dense(layers.SpectralNormalization(layers.Dense(5))), "mse"),
         "codebook": lambda: (dense(Codebook()), "mse"),
         "noise": lambda: (dense(Layer(lambda x: x + 0.1 * tf.random.normal(tf.shape(x), dtype=x.dtype))), "mse"),

@@ -27,7 +27,7 @@ from paceline.fit.replica import current_replica
 from paceline.fit.same_steps import compare_steps
 from paceline.fit.verification import Verification
 from paceline.fit.whole_batches import WholeBatch
-from paceline.fit.whole_steps import WholeStep, words_on_all_rows
+from paceline.fit.whole_steps import WholeStep, words_on_all_rows, words_on_messages
 from paceline.spmd.account import Account
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
@@ -204,7 +204,7 @@ class DividedStep:
         return False
 
     def _say_on_all_rows(self, account: Account, components: Sequence[_Component], batch: Any = None) -> None:
-        """The chief names the lines that need rows of all ranks, and what they cost.
+        """The chief says so if there are many messages, names the lines that need rows of all ranks, and their cost.
 
         Args:
             account: Of the divided step.
@@ -222,6 +222,8 @@ class DividedStep:
             for one, leaf in zip(components, leaves, strict=True)
             for _ in one.tensors
         ]
+        if many := words_on_messages(account):
+            _LOGGER.info("%s %s [messages]", self.__name__, many)
         words, is_costly = words_on_all_rows(account, num_rows, shapes, users_line_in_step)
         if words:
             level = logging.WARNING if is_costly else logging.INFO
