@@ -31,8 +31,6 @@ _LOGGER = logging.getLogger("paceline")
 
 _HASHED_BYTES = 1 << 24
 _KEPT_NOTES = 8
-_EARLY, _NOBODY = -1, -2
-"""In place of an iterator's number."""
 _IMAGE_AXES = 3
 
 DRAWS = re.compile(
@@ -78,37 +76,13 @@ class FingerprintLog:
         self._steps_per_epoch = steps_per_epoch
         self._num_repeated = num_repeated
         self._iterator = 0
-        self._noting: int | None = None
-        """The iterator whose batches are being noted, if that is not the newest."""
-        self._num_not_noted = 0
         self._notes: dict[tuple[int, int], tuple[Part, ...]] = {}
         self.has_warned = False
         """Whether it has been said that ranks augment differently."""
 
     def begin_iterator(self) -> None:
-        """A new iterator over the dataset is about to be made, or one that was made early is about to be read."""
+        """A new iterator over the dataset is about to be made."""
         self._iterator += 1
-        if self._noting == _NOBODY:
-            self._num_not_noted -= 1
-            self._noting = _NOBODY if self._num_not_noted else None
-
-    def begin_early(self) -> None:
-        """An iterator was made early: what is noted from now on is its. The newest iterator is behind its notes."""
-        self._noting = _EARLY
-
-    def take_early(self) -> None:
-        """The newest iterator is the one that was made early."""
-        self._noting = None
-        for iterator, index in [key for key in self._notes if key[0] == _EARLY]:
-            self._notes[self._iterator, index] = self._notes.pop((iterator, index))
-
-    def drop_early(self) -> None:
-        """The iterator that was made early is not read, but may still note something: the one read next is not noted.
-
-        Of the next two, as one of them may be made, but not read.
-        """
-        self._noting, self._num_not_noted = _NOBODY, 2
-        self._notes = {key: parts for key, parts in self._notes.items() if key[0] != _EARLY}
 
     def is_compared(self, index: Any) -> Any:
         """Whether the batch of this number in its iterator (an int or an integer scalar tensor) is one to compare."""
@@ -145,7 +119,7 @@ class FingerprintLog:
 
     def take(self, index: int, parts: Sequence[Part]) -> int:
         """Notes the fingerprints of the batch of this number; returns how many they are."""
-        self._notes[self._iterator if self._noting is None else self._noting, index] = tuple(parts)
+        self._notes[self._iterator, index] = tuple(parts)
         while len(self._notes) > _KEPT_NOTES:
             del self._notes[next(iter(self._notes))]
         return len(parts)

@@ -101,17 +101,6 @@ def work_noted(dataset: Any) -> str:
     return next((str(getattr(one, _WORK)) for one in compat.with_sources(dataset) if hasattr(one, _WORK)), "")
 
 
-def read_ahead(local: Any) -> Any:
-    """`local`, from `local_batches`, of which batches are read before a step asks for them."""
-    last = local
-    while compat.kind_of(last) == "Options":
-        [last] = compat.inputs_of(last)
-    if compat.kind_of(last) != "Prefetch":
-        form, local = f"{form_of(local)} ahead 1", mark_as_local(local.prefetch(1))
-        setattr(local, _FORM, form)
-    return local
-
-
 WHOLE = ""
 """The form of datasets whose batches are made whole by every rank."""
 

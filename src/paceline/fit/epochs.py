@@ -34,7 +34,6 @@ from paceline.data.streams import one_ahead, read_as_asked_for
 from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
 from paceline.fit.dealing.worker_data import worker_data_of
-from paceline.fit.early_epochs import NoEarlyEpochs, early_epochs, fit_without_data
 from paceline.fit.enqueuers import refuse_missing_items
 from paceline.fit.epoch_streams import GivenStream, NoStream
 from paceline.fit.item_makers import ItemMakers, item_makers, outlives_epoch, untouched
@@ -80,8 +79,6 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self._predicting_model = predicting_model()
             self.description: DataDescription | None = None
             """What is known of the data; None under another strategy than Paceline's."""
-            self._fit = fit_without_data()
-            self.early_epochs = NoEarlyEpochs()
             self.draws = ScriptsDraws()
             """Of the seeds of shuffles that are repeated."""
             distributor = _Distributor(distribute_strategy, self)
@@ -102,8 +99,7 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
             self.same_data.begin_iterator()
             self.stream.begin()
             self.draws.begin()
-            dataset = self.early_epochs.iterable(freed_in_threads(super()._get_iterator()))
-            return _ended_together(self, self.data_cursor.iterable(dataset))
+            return _ended_together(self, self.data_cursor.iterable(freed_in_threads(super()._get_iterator())))
 
         def _enumerate_iterator(self) -> Any:
             for item in self.data_cursor.steps(super()._enumerate_iterator()):
@@ -111,16 +107,12 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
                 self.stream.ask_for(self.num_taken)
                 self.draws.ask_for(self.num_taken)
                 self.same_data.take(first, self.num_taken)
-                is_known = self.data_adapter.num_batches is not None
-                self.early_epochs.begin_step(self.num_taken, self._num_batches, is_known=is_known)
                 expect(self._whole_batch)
                 yield item
-            self.early_epochs.end_steps()
 
         def _interrupted_warning(self) -> None:
             self.stream.raise_fault()
             # Keras says so whenever data of unknown length end: that is no interruption, unless more was asked for.
-            self.early_epochs.end_steps()
             if not _told_of_no_data(self) and (self.steps_per_epoch or self.stream.was_used_up):
                 super()._interrupted_warning()
 
@@ -137,7 +129,6 @@ def epoch_iterator_class(keras_class: Any, follow: Callable[[Any], DataCursor | 
         def __iter__(self) -> Any:
             self._forget_guess()
             self.same_data.forget()
-            self.early_epochs.begin_epoch()
             return super().__iter__()
 
         def __next__(self) -> Any:
@@ -235,8 +226,7 @@ class _Distributor:
             if isinstance(by_index := divided(dataset), IndexDivision):  # to know its position
                 dataset = local_batches(dataset, 0, 1, division=by_index)
             dataset = self._with_own_draws(dataset)
-            dealt = self._strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
-            return dealt if is_stream else self._with_early_epochs(dataset, dealt, None)
+            return self._strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
         group = self._strategy.group
         is_own = is_local(self._iterator._given)
         is_sharded_by_script = group.size > 1 and not is_own and is_sharded_by_hand(dataset)
@@ -270,9 +260,7 @@ class _Distributor:
             self._iterator.same_data = _SameData(log)
         ahead = not is_stream and not outlives_epoch(self._iterator.data_adapter, self._iterator.steps_per_epoch)
         local = local_batches(dataset, group.rank, group.size, log=log, reads_ahead=ahead, division=division)
-        if is_stream:
-            return one_ahead(local)
-        return local if is_own or is_sharded_by_script else self._with_early_epochs(dataset, local, log)
+        return one_ahead(local) if is_stream else local
 
     def _work_of(self, division: AnyDivision | None) -> str:
         if division is not None:
@@ -284,11 +272,6 @@ class _Distributor:
         is_scalar = isinstance(first, tf.TensorSpec) and first.shape.rank == 0  # Keras fails there
         size: int | None = None if is_scalar else self._iterator.data_adapter.batch_size
         return size
-
-    def _with_early_epochs(self, dataset: Any, local: Any, log: FingerprintLog | None) -> Any:
-        fit = None if self._iterator.steps_per_epoch else self._iterator._fit
-        local, self._iterator.early_epochs = early_epochs(fit, dataset, local, log)
-        return local
 
     def _with_own_draws(self, dataset: Any) -> Any:
         dataset, self._iterator.draws = with_own_draws(dataset)

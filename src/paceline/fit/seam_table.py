@@ -20,7 +20,6 @@ from paceline.fit import (
     building,
     compat,
     divided_functions,
-    early_epochs,
     enqueuers,
     epochs,
     gradients,
@@ -151,7 +150,6 @@ def _of_runs() -> Iterator[Seam]:
     )
     yield Seam(_TRAINER, "predict", predictions.ended_together, "ranks with rows of their own end together")
     yield Seam(_TRAINER, "fit", runs.started_together, "values are shared once; models that train apart are refused")
-    yield Seam(_TRAINER, "fit", early_epochs.with_early_epochs, "nothing that was read early outlives a `fit`")
     for name, verbose_position in (("fit", 4), ("evaluate", 3), ("predict", 2)):
         quiet = functools.partial(runs.quiet_on_followers, verbose_position=verbose_position)
         yield Seam(_TRAINER, name, quiet, "one progress bar")
