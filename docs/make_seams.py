@@ -1,4 +1,4 @@
-"""Writes docs/seams.md: all that Paceline puts in the place of attributes of Keras and TensorFlow.
+"""Writes docs/seams.md: what Paceline puts in the place of attributes of Keras and TensorFlow.
 
 make docs
 """
@@ -18,8 +18,11 @@ INTRODUCTION = """\
 
 Generated from the code by `make docs`: do not edit. `paceline run`, and the first strategy of a script, put functions
 of Paceline around the following attributes. Where several reasons stand, the last one is outermost: a call goes through
-it first. Outside Paceline's strategies, and in jobs of another kind than a row is for, each of them only calls what it
-is around. When a new Keras or TensorFlow lacks a name, importing Keras says so, with all such names.
+it first. Outside Paceline's strategies, and in jobs of another kind than a row is for, nothing changes. When a new
+Keras or TensorFlow lacks a name, importing Keras says so, with all such names.
+
+Besides these, `tf.distribute`'s strategies are Paceline's under `paceline run`, and the methods `result` and
+`update_state` of a metric's class are wrapped when a metric is made.
 """
 
 ALWAYS = "## In every process whose script imports Keras"

@@ -16,16 +16,21 @@ from paceline import rank
 from paceline.fit.compat import loss_module, random_module
 
 
-def is_patched(attribute: Any) -> bool:
-    """Whether a function of Paceline's is called, around the original or by the decorators around it."""
+def is_patched(attribute: Any, place: str) -> bool:
+    """Whether a function of Paceline's is called, around the original or by the decorators around it.
+
+    Args:
+        attribute: Of a class or module.
+        place: In the name of the function's file.
+    """
     while attribute is not None:
         function = getattr(attribute, "__func__", attribute)
         code = getattr(function, "__code__", None)
         cells = getattr(function, "__closure__", None) or ()
-        if code is not None and "/src/paceline/" in code.co_filename:
+        if code is not None and place in code.co_filename:
             return True
         inner = [cell.cell_contents for cell in cells if isinstance(cell.cell_contents, FunctionType)]
-        if any("/src/paceline/" in one.__code__.co_filename for one in inner):
+        if any(place in one.__code__.co_filename for one in inner):
             return True
         attribute = getattr(attribute, "__wrapped__", None)
     return False
@@ -35,7 +40,7 @@ def classes_of(module: ModuleType) -> list[type]:
     return [one for one in vars(module).values() if inspect.isclass(one)]
 
 
-def patched_numerics() -> list[str]:
+def patched_numerics(*places: str) -> list[str]:
     owners: list[Any] = [
         *classes_of(keras.losses),
         *classes_of(keras.metrics),
@@ -45,6 +50,8 @@ def patched_numerics() -> list[str]:
         *classes_of(keras.layers),
         keras.Layer,
         tf.GradientTape,
+        keras.Model,
+        type(tf.function(lambda: None)),
         tf.nn,
         tf.random,
         tf.math,
@@ -56,7 +63,7 @@ def patched_numerics() -> list[str]:
     for owner in owners:
         for base in owner.__mro__ if inspect.isclass(owner) else [owner]:
             for name, attribute in vars(base).items():
-                if callable(attribute) and is_patched(attribute):
+                if callable(attribute) and any(is_patched(attribute, place) for place in places):
                     found.add(f"{base.__name__.split('.')[-1]}.{name}")
     return sorted(found)
 
@@ -72,8 +79,9 @@ model.fit(rows, rows[:, 0], batch_size=8, verbose=0)
 model.evaluate(rows, rows[:, 0], batch_size=8, verbose=0)
 model.predict(rows, batch_size=8, verbose=0)
 model.train_on_batch(rows, rows[:, 0])
-told = {"fit": patched_numerics()}
+OF_LOOPS = ("/fit/replica_loops/", "/strategy/nested_functions.py")
+told = {"fit": patched_numerics("/src/paceline/"), "loops in fit": patched_numerics(*OF_LOOPS)}
 strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
-told["strategy.run"] = patched_numerics()
+told["loops"] = patched_numerics(*OF_LOOPS)
 if rank() == 0:
     print("patched", json.dumps(told))

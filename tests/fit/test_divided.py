@@ -33,7 +33,7 @@ def test_lines_that_need_all_rows_are_told(worlds: Worlds) -> None:
 
 def test_many_messages_are_told(worlds: Worlds) -> None:
     output = worlds.of(2).run(SCRIPT, "deep").output
-    [line] = [one for one in output.splitlines() if "train_step waits for " in one]
-    assert 12 < int(line.split("waits for ")[1].split()[0]) < 24
+    [line] = [one for one in output.splitlines() if "train_step waits for messages" in one]
+    assert 12 < int(line.split("latency: ")[1].split(".")[0]) < 24
     assert line.endswith("--batch-statistics local [messages]")
     assert "[messages]" not in worlds.of(2).run(SCRIPT, "normalized").output

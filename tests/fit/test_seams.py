@@ -93,8 +93,8 @@ def test_properties_classes_and_new_attributes() -> None:
     install(
         [
             Seam(owner, "size", lambda kept: property(lambda self: kept.fget(self) + 1), "a property"),
-            Seam(owner, "shape", lambda _: property(lambda self: (2,)), "not there yet", is_new=True),
-            Seam(owner, "method", lambda _: None, "there already: stays", is_new=True),
+            Seam(owner, "shape", lambda _: property(lambda self: (2,)), "not there yet", may_lack=True),
+            Seam(owner, "method", lambda kept: kept or 1, "there already", may_lack=True),
             Seam(module, "Owner", lambda kept: type("Inner", (kept,), {}), "a class"),
         ]
     )
@@ -123,6 +123,23 @@ def test_copies_by_name_follow_every_row(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_users_graphs_call_replacements_as_they_are() -> None:
-    owner = _owner()
-    install([Seam(owner, "method", lambda kept: lambda self, number: -kept(self, number), "a", in_graphs=True)])
-    assert int(tf.function(lambda: owner().method(tf.constant(3)))()) == -3
+    """AutoGraph would make a `tf.cond` of the branch."""
+    owners = [_owner(), _owner()]
+
+    def wrapper(kept: Any) -> Any:
+        def method(self: Any, number: Any) -> Any:
+            if number > 2:
+                return -kept(self, number)
+            return kept(self, number)
+
+        return method
+
+    for owner, in_graphs in zip(owners, (False, True), strict=True):
+        install([Seam(owner, "method", wrapper, "a", in_graphs=in_graphs)])
+
+    def called(owner: Any) -> Any:
+        return tf.function(lambda number: owner().method(number))(tf.constant(3))
+
+    assert int(called(owners[0])) == -3
+    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError):
+        called(owners[1])

@@ -17,18 +17,9 @@ from paceline.data import compat
 from paceline.data.iterator_state import iterator_state, restore_iterator
 
 
-class CannotBeCountedError(RuntimeError):
-    """Draws cannot be told from each other; nothing has been drawn for that."""
-
-
 def draws_of(shuffle: Any) -> "SeedDraws":
-    """The draws of the generator that a shuffle of `has_shared_seeds` draws from.
-
-    Raises:
-        CannotBeCountedError: chance has chosen the seeds.
-    """
-    if not compat.is_seeded(shuffle):
-        raise CannotBeCountedError
+    """The draws of the generator that a shuffle of `has_shared_seeds` draws from, whose seeds chance has not chosen."""
+    assert compat.is_seeded(shuffle), "draws cannot be told from each other"
     seeds = compat.seeds_of(shuffle)
     if seeds not in _known:
         _known[seeds] = SeedDraws(shuffle, seeds)

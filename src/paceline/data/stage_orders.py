@@ -5,6 +5,7 @@ which overrides the options of the dataset, also in a dataset that a function ma
 batches, so the attribute is changed where the operation is made.
 """
 
+import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ _said: set[str] = set()
 def operations_with_order(module: ModuleType) -> Iterator[str]:
     """The names of a module's functions that make a stage whose order may be given up."""
     for name, function in list(vars(module).items()):
-        code = getattr(function, "__code__", None)
+        code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
         if code is not None and "deterministic" in code.co_varnames[: code.co_argcount]:
             yield name
 

@@ -31,7 +31,7 @@ def reason_to_stay(one: Any) -> str:
         return "as it draws random numbers: with tf.random.stateless_* it would not"
     if any(map(_MAKES_DATASETS.match, types)):
         return "as it makes datasets"
-    return "as it has effects of its own" if has_effects(types) else ""
+    return "as it has effects of its own" if _has_effects(types) else ""
 
 
 def reason_of_state(one: Any) -> str:
@@ -40,7 +40,7 @@ def reason_of_state(one: Any) -> str:
         return ""
     before = (stage for source in compat.inputs_of(one) for stage in compat.with_sources(source))
     changed = (stage for stage in before if own & compat.resources_of_functions(stage))
-    return "as a stage before changes what it reads" if any(has_effects(_operations_in(s)) for s in changed) else ""
+    return "as a stage before changes what it reads" if any(_has_effects(_operations_in(s)) for s in changed) else ""
 
 
 def computes(one: Any) -> bool:
@@ -52,7 +52,7 @@ def _operations_in(one: Any) -> set[str]:
     return set().union(*compat.operations_of_functions(one))
 
 
-def has_effects(types: set[str]) -> bool:
+def _has_effects(types: set[str]) -> bool:
     """Whether operations of these types do more than to compute: they change or write something, or draw."""
     # Calls of functions are no operations that TensorFlow knows.
     return any(compat.has_state(name) and not _HAS_NO_EFFECT.match(name) for name in types)

@@ -20,6 +20,7 @@ from paceline.fit.beginning import begin_together
 from paceline.fit.metrics import read_as_they_are
 from paceline.fit.strategies import paceline_strategy_of, servers_strategy_of
 from paceline.fit.unbatched import check_batched, is_of_keras, refuse_examples
+from paceline.strategy.replica_loops import trainers_step
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -98,7 +99,8 @@ def _trace_a_step(model: Any, shapes: Any) -> None:
         return model.distribute_strategy.run(model.train_step, args=(data,))
 
     try:
-        tf.function(step, autograph=False).get_concrete_function(shapes)
+        with trainers_step():
+            tf.function(step, autograph=False).get_concrete_function(shapes)
     except Exception:  # whatever a user's step raises: what is missing is told where it is looked for
         return
 

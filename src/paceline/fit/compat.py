@@ -1,4 +1,6 @@
-"""All private names of Keras 3 that Paceline replaces or calls, with reasons, and a check at import that they exist.
+"""Private names of Keras 3 that Paceline calls or replaces, with reasons, and a check at import that they exist.
+
+What is replaced stands in `seam_table.py`, too, which knows whether it is there.
 
 Nothing else in Paceline may import `keras.src`. Tested with Keras 3.15; when an attribute below is missing in a newer
 one, this file says which.
@@ -91,85 +93,18 @@ checkpoint_management = sys.modules[tf.train.CheckpointManager.__module__]
 saved_model_module = sys.modules[tf.saved_model.save.__module__]
 
 _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (
-        loss_module,
-        (
-            "scale_loss_for_distribution",
-            "unscale_loss_for_distribution",
-            "reduce_values",
-            "apply_mask",
-            "squeeze_or_expand_to_same_rank",
-        ),
-    ),
-    (BaseOptimizer, ("apply", "build", "_clip_gradients", "_backend_apply_gradients", "_use_weight_decay")),
-    (
-        TFOptimizer,
-        (
-            "add_variable_from_reference",
-            "_apply_weight_decay",
-            "_backend_increment_gradient_accumulators",
-            "_distributed_tf_update_step",
-            "_overwrite_model_variables_with_average_value",
-        ),
-    ),
-    (keras.Variable, ("_initialize_with_initializer", "_serialize_to_tensors", "_restore_from_tensors")),
-    (LossScaleOptimizer, ("apply",)),
-    (Trainer, ("compile",)),
+    (loss_module, ("squeeze_or_expand_to_same_rank",)),
     (keras.Layer, ("_flatten_layers",)),
-    (
-        TensorFlowTrainer,
-        (
-            "__init__",
-            "fit",
-            "_maybe_symbolic_build",
-            "_symbolic_build",
-            "_aggregate_additional_loss",
-            "_make_function",
-            "make_predict_function",
-            "reset_metrics",
-            "_get_metrics_result_or_logs",
-            "distribute_strategy",
-        ),
-    ),
-    (
-        random_module,
-        (
-            "_cast_seed",
-            "_get_concrete_noise_shape",
-            "draw_seed",
-            "floatx",
-            "standardize_dtype",
-            "uniform",
-            "normal",
-            "randint",
-            "dropout",
-            "truncated_normal",
-            "categorical",
-            "gamma",
-            "beta",
-            "binomial",
-        ),
-    ),
-    (trainer_module, ("concat", "reduce_per_replica", "potentially_ragged_concat", "TFEpochIterator")),
+    (TensorFlowTrainer, ("_symbolic_build", "distribute_strategy")),
+    (random_module, ("_get_concrete_noise_shape", "draw_seed", "floatx", "standardize_dtype")),
+    (trainer_module, ("concat",)),
     (EpochIterator, ("_get_iterator", "_enumerate_iterator", "_interrupted_warning")),
-    (PyDatasetAdapter, ("_standardize_batch", "_get_iterator", "_finite_generator", "_infinite_generator")),
+    (PyDatasetAdapter, ("_standardize_batch", "_get_iterator", "_infinite_generator")),
     (array_slicing, ("train_validation_split",)),
-    (saving_api, ("save_model", "save_weights")),
-    (saving_lib, ("save_model", "save_weights_only")),
-    (legacy_h5_format, ("save_model_to_hdf5",)),
-    (file_utils, ("is_remote_path", "exists", "File", "get_file", "urlretrieve")),
-    (io_utils, ("print_msg",)),
+    (file_utils, ("is_remote_path", "exists")),
     (traceback_utils, ("filter_traceback", "_EXCLUDED_PATHS")),
-    (keras.callbacks.BackupAndRestore, ("_save_model",)),
-    (keras.callbacks.ModelCheckpoint, ("_save_model",)),
-    (
-        keras.callbacks.TensorBoard,
-        ("_train_writer", "_val_writer", "_configure_embeddings", "_log_embeddings", "_start_trace", "_stop_trace"),
-    ),
-    (tf.train.Checkpoint, ("_write",)),
-    (saved_model_module, ("save",)),
-    (checkpoint_management, ("update_checkpoint_state_internal", "_delete_file_if_exists")),
 )
+"""What is called, or overridden in a subclass; what is replaced stands in `seam_table.py`."""
 
 _OF_INSTANCES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (GeneratorDataAdapter, ("_first_batches",)),

@@ -177,7 +177,7 @@ class DividedStep:
                 divided = None
         self._is_rejected = divided is None
         if divided is not None and not self._traced:
-            self._say_on_all_rows(partitioner.account, components, *coming)
+            self._say_what_is_sent(partitioner.account, components, *coming, by_own_rows=bool(by_own_rows))
             batch_statistics.say(by_own_rows, self._strategy.world)
         return divided
 
@@ -203,13 +203,16 @@ class DividedStep:
         self._words.say(told)
         return False
 
-    def _say_on_all_rows(self, account: Account, components: Sequence[_Component], batch: Any = None) -> None:
+    def _say_what_is_sent(
+        self, account: Account, components: Sequence[_Component], batch: Any = None, *, by_own_rows: bool
+    ) -> None:
         """The chief says so if there are many messages, names the lines that need rows of all ranks, and their cost.
 
         Args:
             account: Of the divided step.
             components: Of the batch.
             batch: This rank's rows of the coming one, if they are known.
+            by_own_rows: Whether layers normalize by own rows.
         """
         if not self._strategy.world.is_chief:
             return
@@ -222,7 +225,7 @@ class DividedStep:
             for one, leaf in zip(components, leaves, strict=True)
             for _ in one.tensors
         ]
-        if many := words_on_messages(account):
+        if many := words_on_messages(account, normalizes_by_own_rows=by_own_rows):
             _LOGGER.info("%s %s [messages]", self.__name__, many)
         words, is_costly = words_on_all_rows(account, num_rows, shapes, users_line_in_step)
         if words:

@@ -7,7 +7,7 @@ every rank draws that order, so their random generators stay alike, and has its 
 import itertools
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 
@@ -130,11 +130,15 @@ def refuse_missing_items(adapter: Any) -> None:
         adapter.enqueuer.py_dataset = PresentItems(adapter.py_dataset)
 
 
-def items_in_order(adapter: Any) -> Iterator[Any]:
-    """Stands in for Keras's `PyDatasetAdapter._finite_generator`: names an item that is None."""
-    items = PresentItems(adapter.py_dataset)
-    for index in draw_order(adapter):
-        yield adapter._standardize_batch(items[index])
+def with_items_in_order(_: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras's `PyDatasetAdapter._finite_generator`, which is not called: an item that is None is named."""
+
+    def _finite_generator(self: Any) -> Iterator[Any]:
+        items = PresentItems(self.py_dataset)
+        for index in draw_order(self):
+            yield self._standardize_batch(items[index])
+
+    return _finite_generator
 
 
 def draw_order(adapter: Any) -> list[int]:

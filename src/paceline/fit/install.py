@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from paceline.cluster.keras_backend import check_keras_backend
+from paceline.comm.world import current_world
 from paceline.importing import after_import, around_import
 from paceline.observe.frames import PACELINE
 
@@ -43,5 +44,6 @@ def _install(keras: ModuleType) -> None:
 
     compat.check(missing=seams.missing_names([*seam_table.rows(), *loop_seams.rows()]))
     compat.hide_frames_of(PACELINE)
-    seams.install(seam_table.rows())
+    world = current_world()
+    seams.install(seam_table.rows(of_several=world.launched and world.size > 1))
     before_first_loop(lambda: seams.install(loop_seams.rows()))

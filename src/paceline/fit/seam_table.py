@@ -1,8 +1,9 @@
-"""All replacements in Keras and TensorFlow, in the order in which they are installed; docs/seams.md prints them.
+"""The replacements in Keras and TensorFlow, in the order in which they are installed; docs/seams.md prints them.
 
 Of two rows for one attribute the later one is around the earlier one: what a user calls goes through the last row
-first. Rows of `replica_loops/`, of `strategy/nested_functions.py` and of `strategy/operation_seeds.py` are installed
-by themselves.
+first. Metrics are wrapped as they are made (`metrics.made`), and `bootstrap/drop_in.py` has the names of strategies.
+Rows of `replica_loops/`, of `strategy/nested_functions.py` and of `strategy/operation_seeds.py` are installed by
+themselves.
 """
 
 import functools
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from paceline.comm.world import current_world
 from paceline.data import cache_files, interleaves, shuffles, stage_orders, streams
 from paceline.data import compat as data_compat
 from paceline.fit import (
@@ -44,10 +44,15 @@ from paceline.strategy.seams import Seam
 _TRAINER = compat.TensorFlowTrainer
 
 
-def rows() -> list[Seam]:
-    """The replacements of a process whose script uses Keras."""
+def rows(*, of_several: bool = True) -> list[Seam]:
+    """The replacements of a process whose script uses Keras.
+
+    Args:
+        of_several: Whether the process is one of several launched ones: then loops of the script's own are divided.
+    """
     return [
         *_of_gradients(),
+        *(_of_own_loops() if of_several else ()),
         *_of_datasets(),
         *_of_models(),
         *table_seams.rows(),
@@ -81,15 +86,21 @@ def _of_gradients() -> Iterator[Seam]:
     noticed = "loops of a script's own are noticed"
     yield Seam(tf.GradientTape, "gradient", gradients.taken, noticed, in_graphs=True)
     yield Seam(tf, "gradients", gradients.taken_in_graph, noticed, in_graphs=True)
-    if current_world().launched and current_world().size > 1:  # every call of a traced function goes this way
-        yield Seam(
-            strategy_compat.ConcreteFunction, "_call_flat", own_functions.called, "functions of such loops are divided"
-        )
     yield Seam(
         strategy_compat.RegisterGradient,
         "__call__",
         custom_gradients.registered,
         "gradients of Python's own do not outlive their graphs",
+    )
+
+
+def _of_own_loops() -> Iterator[Seam]:
+    # Every call of a traced function goes this way, so only where it can matter.
+    yield Seam(
+        strategy_compat.ConcreteFunction,
+        "_call_flat",
+        own_functions.called,
+        "functions of such loops are divided; only in jobs of several workers",
     )
 
 
@@ -202,7 +213,7 @@ def _of_epochs() -> Iterator[Seam]:
     yield Seam(
         compat.PyDatasetAdapter,
         "_finite_generator",
-        lambda _: enqueuers.items_in_order,
+        enqueuers.with_items_in_order,
         "an item that is None is an error",
     )
     yield Seam(

@@ -62,21 +62,21 @@ def words_of(fault: Exception) -> str:
     return f"{type(fault).__name__}: {' '.join(told)}"
 
 
-def words_on_messages(account: Account) -> str:
+def words_on_messages(account: Account, *, normalizes_by_own_rows: bool) -> str:
     """What to tell of a step that waits for many messages; "" of any other.
 
     Args:
         account: Of the divided step.
+        normalizes_by_own_rows: Whether layers do so already, as `--batch-statistics local` says.
     """
     in_loops = sum(message.is_in_loop for message in account.messages)
     outside = len(account.messages) - in_loops
     if outside <= _FEW_MESSAGES and not in_loops:
         return ""
-    return (
-        f"waits for {messages_text(outside, in_loops)} messages a step, each of which takes a network's latency. "
-        "The usual reason is BatchNormalization over the whole batch: about four a layer, and none with "
-        "--batch-statistics local"
-    )
+    told = f"waits for messages, each of which takes a network's latency: {messages_text(outside, in_loops)}"
+    if normalizes_by_own_rows or outside <= _FEW_MESSAGES:
+        return told
+    return f"{told}. A layer of BatchNormalization needs about four, and none with --batch-statistics local"
 
 
 def words_on_all_rows(

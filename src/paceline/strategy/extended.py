@@ -51,6 +51,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         self._broadcast_new_variables = broadcast_new_variables and group.size > 1
         self._step_rows: StepRows | None = None
         """The row counts of the step that `run` has called last."""
+        replica_loops.before_first_loop(nested_functions.install)
         self._lifted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         """For each `tf.function` given to `run`, the graph that holds the whole of its step."""
 
@@ -58,7 +59,6 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.group.size > 1 and not replica_loops.is_trainers_step():
-            nested_functions.install()
             replica_loops.begin_loop()
         if not isinstance(fn, tf.types.experimental.PolymorphicFunction):
             return self._call_as_replica(fn, args, kwargs)

@@ -15,7 +15,8 @@ class _Here(threading.local):
 
 
 _here = _Here()
-_lock = threading.RLock()  # reentrant: what is called may call `strategy.run`
+_lock = threading.Lock()
+"""Held while calls are made: a step of another thread waits for them."""
 _waiting: list[Callable[[], None]] = []
 _has_begun = False
 
@@ -38,10 +39,9 @@ def is_trainers_step() -> bool:
 def before_first_loop(call: Callable[[], None]) -> None:
     """`call` is called once: before the first step of a loop of the script's own, or now if there has been one."""
     with _lock:
-        if not _has_begun:
-            _waiting.append(call)
-            return
-    call()
+        _waiting.append(call)
+        if _has_begun:
+            _call_all()
 
 
 def begin_loop() -> None:
@@ -49,5 +49,10 @@ def begin_loop() -> None:
     global _has_begun
     with _lock:
         _has_begun = True
-        while _waiting:
-            _waiting.pop(0)()
+        _call_all()
+
+
+def _call_all() -> None:
+    while _waiting:
+        _waiting[0]()
+        _waiting.pop(0)  # not before it has been called: an interrupt would leave it out

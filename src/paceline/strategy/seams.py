@@ -32,8 +32,7 @@ class Seam:
         in_graphs: Whether users' `tf.function`s reach it: AutoGraph then leaves it alone, as it does Keras's own code.
         copies: Under which modules the original is replaced wherever they have imported it by name: those whose names
             end so, of the owner's package. None: nowhere but at the owner.
-        is_new: Whether the owner lacks the attribute; the wrapper is called with None then. An owner that has it
-            keeps its own.
+        may_lack: Whether the owner may lack the attribute; the wrapper is called with None then.
     """
 
     owner: Any
@@ -42,7 +41,7 @@ class Seam:
     why: str
     in_graphs: bool = False
     copies: str | None = None
-    is_new: bool = False
+    may_lack: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,7 +57,7 @@ class Seam:
 def missing_names(rows: Iterable[Seam]) -> list[str]:
     """The attributes that rows replace and that their owners do not have."""
     return [
-        f"{row.where}.{name}" for row in rows for name in row.names if not row.is_new and not hasattr(row.owner, name)
+        f"{row.where}.{name}" for row in rows for name in row.names if not row.may_lack and not hasattr(row.owner, name)
     ]
 
 
@@ -67,8 +66,6 @@ def install(rows: Sequence[Seam]) -> None:
     replaced: dict[tuple[str, str], dict[int, tuple[Any, Any]]] = {}
     for row in rows:
         for name in row.names:
-            if row.is_new and hasattr(row.owner, name):
-                continue
             original = getattr(row.owner, name, None)
             replacement = _replacement(row, original)
             setattr(row.owner, name, replacement)

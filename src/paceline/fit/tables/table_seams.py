@@ -33,8 +33,14 @@ def rows() -> list[Seam]:
         Seam(layer, "get_weights", sharded_weights.got_whole, "all shards, one after the other"),
         Seam(layer, "set_weights", sharded_weights.set_whole, "each server gets its rows"),
         Seam(compat.numpy_module, "take", row_lookup.taken, "an Embedding fetches rows, no table", in_graphs=True),
-        Seam(variable, "sparse_read", lambda _: row_lookup.SparseRead(), "what `tf.gather` calls", is_new=True),
-        Seam(variable, "device", lambda _: property(_device_of), "TensorFlow's tutorial asks for it", is_new=True),
+        Seam(variable, "sparse_read", lambda _: row_lookup.SparseRead(), "what `tf.gather` calls", may_lack=True),
+        Seam(
+            variable,
+            "device",
+            lambda kept: kept or property(_device_of),
+            "TensorFlow's tutorial asks for it",
+            may_lack=True,
+        ),
         Seam(tf.GradientTape, "gradient", table_gradients.taken, "gradients of shards are one table's", in_graphs=True),
         *(
             Seam(optimizer, "apply", sharded_weights.built_first, "slots lie beside their shards", in_graphs=True)
