@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.spmd.rank_threads import NotedMessages, Step
 from tests.strategy.thread_worlds import on_each_rank
@@ -190,6 +190,13 @@ _LINES = st.one_of(
 )
 
 
+def _special(lines: Sequence[tuple[Any, ...]]) -> np.ndarray:
+    """The entries of data and variables: of the signs of denormal numbers Eigen makes different ones by their place."""
+    if all(what != "Sign" for what, *_ in lines):
+        return _SPECIAL
+    return _SPECIAL[(_SPECIAL == 0.0) | ~(np.abs(_SPECIAL) < np.finfo(np.float32).tiny)]
+
+
 @tf.function(autograph=False)
 def _assigned_in_function(variable: Any, value: Any) -> list[Any]:
     """Whoever takes a result of this waits for both assignments."""
@@ -211,7 +218,7 @@ _OF_VARIABLES: dict[str, Callable[[Any, Any], list[Any]]] = {
 
 def _drawn(lines: Sequence[tuple[Any, ...]]) -> Step:
     """Reads, computes and assigns three variables as the lines say, which name what is there by its number."""
-    variables = [tf.Variable(np.resize(_SPECIAL[index:], _WIDTH)) for index in range(3)]
+    variables = [tf.Variable(np.resize(_special(lines)[index:], _WIDTH)) for index in range(3)]
     outside = tf.Variable(np.float32(1.5))
 
     def run(x: Any) -> list[Any]:
@@ -258,12 +265,19 @@ def _operation(what: str, given: Sequence[Any]) -> Any:
 
 @settings(deadline=None)
 @given(lines=st.lists(_LINES, min_size=3, max_size=25))
+@example(lines=[("read", 0), ("Sign", 0, 0, 0), ("assign", 0, 3)])  # of -0.0
+@example(  # a decision between values of a later level
+    lines=[
+        *[("read", 0), ("read", 0), ("identities", 0), ("identities", 0), ("function", 0, 0)],
+        *[("read", 0), ("read", 0), ("read", 0), ("SelectV2", 0, 0, 10), ("assign", 0, 13)],
+    ]
+)
 def test_any_graph_has_its_bits(lines: Sequence[tuple[Any, ...]]) -> None:
     found = []
     for updates in (None, FusedUpdateCalls(least_entries=1)):
         step = _drawn(lines)
         function = _rank_of_one(updates, step.function, [tf.TensorSpec([_WIDTH], tf.float32)])
-        outputs = [_run(function, np.roll(np.resize(_SPECIAL, _WIDTH), turn)) for turn in range(2)][-1]
+        outputs = [_run(function, np.roll(np.resize(_special(lines), _WIDTH), turn)) for turn in range(2)][-1]
         found.append([*(one.numpy() for one in outputs), *(np.array(one.numpy()) for one in step.variables())])
     for index, (one, other) in enumerate(zip(*found, strict=True)):
         assert_same_bits(one, other, index)

@@ -129,6 +129,11 @@ class Lines:
         maker = self.computed_by(ref)
         return maker in lines and self.nodes[maker].op.inputs[-1].dtype == entry
 
+    def decides(self, number: int) -> bool:
+        """Whether a node's output is true or false for each entry."""
+        step = STEPS.get(self.nodes[number].op.type)
+        return step is not None and step.is_decision
+
     def _worth_it(self, handles: set[Ref], lines: set[int]) -> set[Ref]:
         """Those of which some assigned value is a line: a plain copy, or sum, is one pass anyway."""
         return {

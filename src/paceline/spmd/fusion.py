@@ -162,7 +162,9 @@ class _Regions:
     def _of_level(self, level: int) -> set[int]:
         """The assignments of a level, and the lines of their loops."""
         members = {number for number in self._lines.members if self._levels[number] == level}
-        return self._lines.behind(members & self._assignments, members)
+        # A loop is given floats only: a decision of an earlier level is made again, of copies outside.
+        earlier = {one for one in self._lines.members if self._levels[one] < level and self._lines.decides(one)}
+        return self._lines.behind(members & self._assignments, members | earlier)
 
     def _parts(self, level: int) -> list[list[int]]:
         """The lines of a level, apart where they share no value and no variable: each part is one loop."""

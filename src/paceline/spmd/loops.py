@@ -107,11 +107,15 @@ def _larger(condition: str) -> Step:
 
 
 def _sign(kind: Kind, to: str, args: Args) -> list[str]:
-    """1, -1, or the number itself: zeros, and what is no number."""
+    """1, -1, or the absolute of the number, as Eigen does with zeros and what is no number.
+
+    So it does with denormal numbers, too, but for the last few entries of a tensor, of which it makes zeros.
+    """
     return [
         f"{to}.above = fcmp ogt {kind.name} {args[0]}, {kind.constant(0.0)}",
         f"{to}.below = fcmp olt {kind.name} {args[0]}, {kind.constant(0.0)}",
-        _chosen(kind, f"{to}.one", f"{to}.above", kind.constant(1.0), args[0]),
+        f"{to}.abs = call {kind.name} @llvm.fabs.{kind.suffix}({kind.name} {args[0]})",
+        _chosen(kind, f"{to}.one", f"{to}.above", kind.constant(1.0), f"{to}.abs"),
         _chosen(kind, to, f"{to}.below", kind.constant(-1.0), f"{to}.one"),
     ]
 
