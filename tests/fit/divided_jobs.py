@@ -13,6 +13,7 @@ CASES = (
     "row_by_row",
     "diverse",
     "unknown_length",
+    "square",
 )
 
 
@@ -24,6 +25,8 @@ def run_case(name: str) -> list[float]:
 
     keras.utils.set_random_seed(5)
     keras.config.set_floatx("float64")
+    if name == "square":
+        return _square()
     model, loss = _models()[name]()
     x = np.random.default_rng(1).normal(size=(31, 8))
     y = np.random.default_rng(2).normal(size=(31, 4))
@@ -36,6 +39,19 @@ def run_case(name: str) -> list[float]:
     history["evaluated"] = [model.evaluate(x[:9], y[:9], batch_size=4, verbose=0)]
     predicted = model.predict(x[:9], batch_size=4, verbose=0)
     numbers = [*history["loss"], *history["evaluated"], *predicted.reshape(-1)]
+    return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
+
+
+def _square() -> list[float]:
+    """All batches have as many rows as the layer has units and inputs: no size tells rows from columns."""
+    import keras
+    import numpy as np
+
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((5, 7)), layers.Bidirectional(layers.LSTM(7)), layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    x, y = (np.random.default_rng(1).normal(size=size) for size in ((28, 5, 7), (28, 1)))
+    numbers = model.fit(x, y, batch_size=7, epochs=2, verbose=0).history["loss"]
     return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
 
 

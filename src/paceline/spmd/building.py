@@ -132,7 +132,7 @@ class Builder:
 
     def _made(self, value: Value, need: Placement) -> Any:
         if isinstance(value.spec.placement, Open):
-            return value.tensor
+            return self._made_for(value.spec, value.tensor, need) if isinstance(need, Sharded) else value.tensor
         whole = value.ways[R]
         if value.spec.element is not None:
             return self._list(value.spec, whole, need)
@@ -152,6 +152,16 @@ class Builder:
         begin[shard.dim] = self._size_of(FIRST_ROW) * block
         length[shard.dim] = self._size_of(OWN_ROWS) * block
         return tf.slice(whole, tf.stack(begin), tf.stack(length))
+
+    def _made_for(self, spec: Spec, empty: Any, shard: Sharded) -> Any:
+        """A list without an element as one of rows: if it was made for all rows, it is made again for own ones."""
+        if spec.dims is None or not spec.dims[shard.dim].known:
+            return empty
+        sizes = [size if size.known else Size.of(-1) for size in spec.dims]
+        sizes[shard.dim] = own(sizes[shard.dim])
+        length = tf.raw_ops.TensorListLength(input_handle=empty)
+        shape = self.content(of_sizes(sizes), tf.int32)
+        return tf.raw_ops.TensorListReserve(element_shape=shape, num_elements=length, element_dtype=spec.element)
 
     def _list(self, spec: Spec, whole: Any, need: Placement) -> Any:
         """A list of whole elements as one of rows or of addends."""

@@ -33,7 +33,9 @@ def can_be(spec: Spec, shard: Sharded) -> bool:
     if spec.placement == shard:
         return True
     if isinstance(spec.placement, Open):  # unless it was made for elements of another size
-        return spec.dims is None or (len(spec.dims) > shard.dim and not spec.dims[shard.dim].known)
+        if spec.dims is None:
+            return True
+        return len(spec.dims) > shard.dim and (not spec.dims[shard.dim].known or spec.dims[shard.dim] == shard.size)
     return (
         spec.placement == R
         and spec.dims is not None
