@@ -37,3 +37,4 @@ def test_many_messages_are_told(worlds: Worlds) -> None:
     assert 12 < int(line.split("latency: ")[1].split(".")[0]) < 24
     assert line.endswith("--batch-statistics local [messages]")
     assert "[messages]" not in worlds.of(2).run(SCRIPT, "normalized").output
+    assert "[messages]" not in worlds.of(2).run(SCRIPT, "square").output  # none in a turn of its loop

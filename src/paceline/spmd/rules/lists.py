@@ -14,7 +14,7 @@ from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
 from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, common_content, new_dims
 from paceline.spmd.rules.rule import Rule, rules
-from paceline.spmd.sizes import ROWS, UNKNOWN, Size, counts_rows
+from paceline.spmd.sizes import ROWS, UNKNOWN, Size
 
 OPEN = Open()
 
@@ -65,13 +65,14 @@ def _common_sizes(one: Dims | None, two: Dims | None) -> Dims | None:
 
 
 def _made(op: Operation, specs: Sequence[Spec]) -> Decision:
-    """A new list. If its elements' shape counts rows, they are rows; else it becomes what is put into it."""
+    """A new list. If its elements' shape counts rows, they are rows; else it becomes what is put into it.
+
+    A number that is as large as the number of rows says nothing: weights may be as long.
+    """
     content = specs[0].content
     element = op.get_attr("element_dtype")
     if content is not None and content.ndim == 1:
-        rows = [
-            at for at, size in enumerate(content) if size.known and size.over(Size.of(ROWS)).known and counts_rows(size)
-        ]
+        rows = [at for at, size in enumerate(content) if ROWS in size.symbols and size.over(Size.of(ROWS)).known]
         if len(rows) == 1 and are_alike(_of_shape(content)):
             lengths = of_sizes(list(content))
             lengths[rows[0]] = own(content[rows[0]])
