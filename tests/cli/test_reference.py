@@ -1,13 +1,12 @@
 """docs/reference.md is complete, and not older than the code; so is docs/events.md."""
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import paceline
+from page_makers import DOCS, page_maker
 
-DOCS = Path(__file__).parents[2] / "docs"
 SOURCES = Path(paceline.__file__).parent
 
 
@@ -17,11 +16,7 @@ def sources() -> Iterator[tuple[str, str]]:
 
 
 def test_the_page_says_what_the_code_says() -> None:
-    specification = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
-    assert specification is not None
-    assert specification.loader is not None
-    maker = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(maker)
+    maker = page_maker("make_reference")
     assert (DOCS / "reference.md").read_text(encoding="utf-8") == maker.reference(), "type: make docs"
     assert (DOCS / "events.md").read_text(encoding="utf-8") == maker.events_page(), "type: make docs"
 

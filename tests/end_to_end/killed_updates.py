@@ -44,7 +44,7 @@ class Kill(keras.callbacks.Callback):
             self.usual = min(self.usual or now, now)
 
     def kill(self) -> None:
-        time.sleep(self.part * self.usual)
+        time.sleep(self.part * self.usual)  # no order rests on this: the moment of the kill is what the test draws
         os.kill(os.getpid(), signal.SIGKILL)
 
 

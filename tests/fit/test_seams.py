@@ -1,8 +1,6 @@
 """The table of all that is put in the place of attributes of Keras and TensorFlow."""
 
-import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,22 +12,11 @@ from paceline.fit import compat, seam_table
 from paceline.fit.install import install_with_keras
 from paceline.fit.replica_loops import seams as loop_seams
 from paceline.strategy.seams import Seam, install, missing_names
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def _page() -> str:
-    specification = importlib.util.spec_from_file_location("make_seams", DOCS / "make_seams.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    page: str = module.page()
-    return page
+from page_makers import DOCS, page_maker
 
 
 def test_the_page_is_of_today() -> None:
-    assert (DOCS / "seams.md").read_text() == _page(), "run: make docs"
+    assert (DOCS / "seams.md").read_text(encoding="utf-8") == page_maker("make_seams").page(), "type: make docs"
 
 
 def test_every_spelling_of_a_function_is_replaced() -> None:

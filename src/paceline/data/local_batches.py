@@ -13,6 +13,7 @@ of its part of the global batch. So it is with FILE and HINT, after TensorFlow h
     policy OFF               rank 0: [0 2 4 6] ─► [0 2] [4 6]     rank 1: [1 3 5 7] ─► [1 3] [5 7]
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from paceline.cluster.control_groups import memory_bytes
+from paceline.comm.world import current_world
 from paceline.data import compat
 from paceline.data.array_batches import ArrayDivision, array_division_of, own_rows_of_arrays
 from paceline.data.auto_shard import how_divided, is_sharded_by_hand, sharded
@@ -32,7 +35,6 @@ from paceline.data.item_rings import RingDivision
 from paceline.data.own_rows import own_rows
 from paceline.data.stage_orders import say_made_in_order
 from paceline.data.stages import Division, Whole, division_of
-from paceline.data.worker_memory import memory_share
 
 AnyDivision = Division | ArrayDivision | IndexDivision | RingDivision | Whole
 
@@ -290,3 +292,13 @@ def _options(dataset: Any, has_others: bool) -> Any:
     if own.autotune.ram_budget is None:
         options.autotune.ram_budget = memory_share() // _OF_BUFFERS
     return options
+
+
+def memory_share() -> int:
+    """Bytes that a worker may use: the host's, or its control group's, divided by the workers on the host."""
+    return _memory_of_host() // current_world().identity.local_world_size
+
+
+@functools.cache
+def _memory_of_host() -> int:
+    return memory_bytes()

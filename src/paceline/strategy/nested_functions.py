@@ -8,7 +8,6 @@ that is kept from one step would carry the counts of that one into the others, o
     in an eager custom loop       a graph of its own, with the rows of its own arguments, as `strategy.run` makes one
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +41,6 @@ def call_apart(function: Any, *args: Any) -> Any:
 
 
 def _built_in(call: Function) -> Function:
-    @functools.wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
         context: Any = tf.distribute.get_replica_context()
         in_step = isinstance(context, PacelineReplicaContext) and context.num_replicas_in_sync > 1

@@ -20,7 +20,6 @@ moved either; but it is within a loop of the step, where `tf.map_fn` draws one f
 Keras's own random numbers do not come from here (`fit/replica_loops/random_rows.py`).
 """
 
-import functools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -114,7 +113,6 @@ def of_all_ranks() -> Iterator[None]:
 def _with_seeds(tensorflow_get_seed: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow's `get_seed`, which all its random operations ask for their two seeds."""
 
-    @functools.wraps(tensorflow_get_seed)
     def get_seed(op_seed: Any) -> Any:
         is_eager = tf.executing_eagerly()
         seeds = _of_job(tensorflow_get_seed, op_seed, None if is_eager else compat.get_default_graph())
@@ -148,7 +146,6 @@ def _moved(seeds: Any) -> Seeds:
 def _one_number_for_all(make: Callable[..., Any]) -> Callable[..., Any]:
     """TensorFlow's `make` of a random operation: of a single number in a step, with the seeds that all ranks have."""
 
-    @functools.wraps(make)
     def made(shape: Any, *args: Any, seed: int | None = 0, seed2: int | None = 0, **kwargs: Any) -> Any:
         is_ranks = _here.rank > 0 and (seed, seed2) == _here.ranks_seeds
         if is_ranks and getattr(shape, "shape", None) == [0] and not _is_in_loop():

@@ -1,4 +1,4 @@
-"""The seam: what Paceline puts in the place of attributes of Keras and TensorFlow, as rows of tables.
+"""The seam: the attributes of Keras and TensorFlow that Paceline replaces, as rows of tables.
 
     Seam(owner, name, wrapper, why)      getattr(owner, name) becomes wrapper(the original)
 
@@ -62,7 +62,7 @@ def missing_names(rows: Iterable[Seam]) -> list[str]:
 
 
 def install(rows: Sequence[Seam]) -> None:
-    """Puts them in their places, one after the other. Call once with each row; the names must be there."""
+    """Makes the replacements, row by row. Each row is installed once; its names must exist (`missing_names`)."""
     replaced: dict[tuple[str, str], dict[int, tuple[Any, Any]]] = {}
     for row in rows:
         for name in row.names:

@@ -1,6 +1,5 @@
 """Keras's trainer under parameter servers: where its methods deal, wait for dealt steps, or give them up."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -118,7 +117,6 @@ def predicted_at_once(keras_predict_on_batch: Function) -> Function:
 def with_outputs(keras_hook: Function) -> Function:
     """`CallbackList.on_predict_batch_end`: a callback that looks at the outputs of a batch waits for them."""
 
-    @functools.wraps(keras_hook)
     def on_predict_batch_end(self: Any, batch: Any, logs: Any = None) -> Any:
         deferred = (logs or {}).get("outputs")
         if isinstance(deferred, Deferred) and any(map(_looks_at_outputs, self.callbacks)):
@@ -136,7 +134,6 @@ def with_first_logs(keras_hook: Function) -> Function:
     """
     name = keras_hook.__name__
 
-    @functools.wraps(keras_hook)
     def hook(self: Any, batch: Any, logs: Any = None) -> Any:
         is_empty = isinstance(logs, DealtLogs) and not logs
         if is_empty and any(_looks_at_logs(callback, name) for callback in self.callbacks):
@@ -152,7 +149,6 @@ def with_nan_noticed(keras_hook: Function) -> Function:
     At the end of a batch the chief knows the loss of the steps that have ended; of a short epoch, of none.
     """
 
-    @functools.wraps(keras_hook)
     def on_epoch_end(self: Any, epoch: int, logs: Any = None) -> Any:
         for callback in self.callbacks:
             is_one = isinstance(callback, keras.callbacks.TerminateOnNaN)

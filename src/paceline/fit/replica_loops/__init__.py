@@ -5,7 +5,7 @@ A step of `strategy.run` cannot be: the script says itself what each replica com
 replicas. TensorFlow's meaning of it is kept, and what Keras does in it is made one worker's where replicas have
 different numbers of rows, draw random numbers, clip or accumulate gradients, or move statistics.
 
-This needs patches of Keras's losses, metrics, variables, layers and random numbers. They are put in their places when
-a process first calls `strategy.run` over several replicas (`seams.py`): scripts that train with `fit`, or in a loop
-without a strategy, run Keras as it is. See docs/decisions/0038-loops-with-strategy-run.md.
+One worker's numbers need patches of Keras's losses, metrics, variables, layers and random numbers. `seams.py` lists
+these patches; a process installs them when it first calls `strategy.run` over several replicas. Scripts that train with
+`fit`, or in a loop without a strategy, never have them. See docs/decisions/0038-loops-with-strategy-run.md.
 """
