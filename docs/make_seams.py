@@ -6,8 +6,7 @@ make docs
 from collections.abc import Iterator
 from pathlib import Path
 
-from paceline.fit import seam_table
-from paceline.fit.replica_loops import seams as loop_seams
+from paceline.seams import table
 from paceline.strategy import nested_functions, operation_seeds
 from paceline.strategy.seams import Seam
 
@@ -18,7 +17,7 @@ INTRODUCTION = """\
 
 Generated from the code by `make docs`: do not edit. `paceline run`, and the first strategy of a script, put functions
 of Paceline around the following attributes. Where several reasons stand, the last one is outermost: a call goes through
-it first. Outside Paceline's strategies, and in jobs of another kind than a row is for, nothing changes. When a new
+it first. Outside Paceline's strategies nothing changes. When a new
 Keras or TensorFlow lacks a name, importing Keras says so, with all such names.
 
 Besides these, `tf.distribute`'s strategies are Paceline's under `paceline run`, and the methods `result` and
@@ -26,6 +25,12 @@ Besides these, `tf.distribute`'s strategies are Paceline's under `paceline run`,
 """
 
 ALWAYS = "## In every process whose script imports Keras"
+SERVERS = """\
+## In processes that make a `ParameterServerStrategy`
+"""
+PIPELINES = """\
+## In processes that make a `PipelineStrategy`
+"""
 LOOPS = """\
 ## Before the first step of a loop with `strategy.run`
 
@@ -40,10 +45,16 @@ def page() -> str:
             INTRODUCTION,
             ALWAYS,
             "",
-            *_table([*operation_seeds.rows(), *seam_table.rows()]),
+            *_table([*operation_seeds.rows(), *table.rows()]),
+            "",
+            SERVERS,
+            *_table(table.of_servers()),
+            "",
+            PIPELINES,
+            *_table(table.of_pipelines()),
             "",
             LOOPS,
-            *_table([*nested_functions.rows(), *loop_seams.rows()]),
+            *_table([*nested_functions.rows(), *table.of_loops()]),
             "",
         ]
     )

@@ -27,7 +27,20 @@ GROUND = (
 )
 """Each may import those before it."""
 
-WORKER_SIDE = (*GROUND, "comm", "spmd", "data", "strategy", "resilience", "fit", "bootstrap")
+WORKER_SIDE = (
+    *GROUND,
+    "comm",
+    "spmd",
+    "data",
+    "strategy",
+    "resilience",
+    "fit",
+    "parameter_server",
+    "pipeline",
+    "evaluation",
+    "seams",
+    "bootstrap",
+)
 LAUNCHER_SIDE = (*GROUND, "launcher", "render", "cli")
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -37,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ranks": {"cluster", "comm"},
     "launching": set(),
     "rates": {"ranks"},
-    "callbacks": {"fit"},
+    "callbacks": {"fit", "seams"},
     "__init__": {
         "importing",
         "rendezvous",
@@ -51,6 +64,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "strategy",
         "resilience",
         "fit",
+        "evaluation",
+        "seams",
     },
     "__main__": {"cli"},
 }
@@ -66,7 +81,7 @@ HEAVY_IN = {("numpy", "store/tensors.py")}
 
 PRIVATE = {
     "tensorflow.python": ("strategy/compat.py", "data/compat.py", "spmd/compat.py"),
-    "keras.src": ("fit/compat.py", "fit/pipelining/compat.py"),
+    "keras.src": ("fit/compat.py", "pipeline/compat.py"),
 }
 LIBRARIES = {
     "typer": ("cli",),

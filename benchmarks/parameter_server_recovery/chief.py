@@ -14,7 +14,7 @@ from digits import dataset
 from marks import mark
 
 import paceline
-from paceline.fit.dealing import dealer
+from paceline.parameter_server import dealer
 
 L = keras.layers
 

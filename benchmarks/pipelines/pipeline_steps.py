@@ -19,8 +19,8 @@ import keras
 from models import CASES
 
 import paceline
-from paceline.fit.pipelining import batch_ends
-from paceline.fit.pipelining.stage_walk import StageWalk
+from paceline.pipeline import batch_ends
+from paceline.pipeline.stage_walk import StageWalk
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 WARM_UP = 2

@@ -11,8 +11,8 @@ from models import CASES
 
 import paceline
 from paceline.comm.world import current_world
-from paceline.fit.pipelining.link_cost import link_of
-from paceline.fit.pipelining.model_profile import profile_of
+from paceline.pipeline.link_cost import link_of
+from paceline.pipeline.model_profile import profile_of
 from paceline.plan.comparison import Pipeline, Prediction, predict
 from paceline.plan.schedules import schedule_named
 

@@ -15,8 +15,8 @@ from models import CASES
 
 import paceline
 from paceline.comm.world import current_world
-from paceline.fit.pipelining.model_profile import profile_of
-from paceline.fit.pipelining.pipelined_model import pipelined
+from paceline.pipeline.model_profile import profile_of
+from paceline.pipeline.pipelined_model import pipelined
 from paceline.plan.comparison import Pipeline, predict
 from paceline.plan.schedules import schedule_named
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from paceline import callbacks as callbacks
     from paceline import data as data
     from paceline import events as events
+    from paceline.evaluation.sidecar_evaluator import SidecarEvaluator as SidecarEvaluator
     from paceline.fit.chief_only import chief_only as chief_only
-    from paceline.fit.evaluation.sidecar_evaluator import SidecarEvaluator as SidecarEvaluator
     from paceline.fit.explaining import explain as explain
     from paceline.fit.files.once import once as once
     from paceline.fit.files.once import once_per_host as once_per_host
@@ -58,10 +58,10 @@ _HOMES = {
     "OneDeviceStrategy": "paceline.strategy.mirrored",
     "ParameterServerStrategy": "paceline.strategy.parameter_server",
     "PipelineStrategy": "paceline.strategy.pipeline",
-    "SidecarEvaluator": "paceline.fit.evaluation.sidecar_evaluator",
+    "SidecarEvaluator": "paceline.evaluation.sidecar_evaluator",
     "TrainingState": "paceline.fit.snapshots.training_state",
 }
-_NEED_SEAM = ("paceline.strategy.", "paceline.fit.snapshots.training_state", "paceline.fit.evaluation.")
+_NEED_SEAM = ("paceline.strategy.", "paceline.fit.snapshots.training_state", "paceline.evaluation.")
 
 __all__ = ["__version__", "callbacks", "data", "events", *sorted(_HOMES)]
 
@@ -99,8 +99,8 @@ def __getattr__(name: str) -> Any:
     if home.startswith(_NEED_SEAM):
         import os
 
-        from paceline.fit.install import install_with_keras
         from paceline.rendezvous.attaching import start_agent_early
+        from paceline.seams.install import install_with_keras
 
         start_agent_early(os.environ)
         install_with_keras()

@@ -6,7 +6,7 @@ called with a `Snapshot` must be Paceline's by then.
 
 from typing import TYPE_CHECKING, Any
 
-from paceline.fit.install import install_with_keras
+from paceline.seams.install import install_with_keras
 
 if TYPE_CHECKING:
     from paceline.fit.snapshots.snapshot_callback import Snapshot as Snapshot

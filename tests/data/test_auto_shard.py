@@ -9,7 +9,7 @@ import tensorflow as tf
 import paceline.data
 from paceline.data.local_batches import local_batches
 from paceline.errors import ConfigurationError
-from paceline.fit.install import install_with_keras
+from paceline.seams.install import install_with_keras
 
 install_with_keras()  # shuffles must go through TensorFlow's rewriting as they are then
 

@@ -16,7 +16,7 @@ from paceline.data.fingerprint import FingerprintLog
 from paceline.data.iterator_state import iterator_state, num_shuffles, restore_iterator
 from paceline.data.local_batches import divided, form_of, local_batches, work_of
 from paceline.data.stages import Division, Whole
-from paceline.fit.install import install_with_keras
+from paceline.seams.install import install_with_keras
 
 install_with_keras()
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from paceline.data.repetitions import with_own_draws
 from paceline.data.shuffles import draw_as_iterators, draws_as_read
-from paceline.fit.install import install_with_keras
+from paceline.seams.install import install_with_keras
 
 install_with_keras()
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from paceline.fit import compat
-from paceline.fit.epochs import _Distributor, epoch_iterator_class
-from paceline.fit.snapshots.data_cursor import Unfollowed
+from paceline.fit.epochs import epoch_iterator_class
+from paceline.fit.replica_data import ReplicaData
 
 
 class Rows(keras.utils.PyDataset):
@@ -27,14 +27,14 @@ class Rows(keras.utils.PyDataset):
 def test_a_py_dataset_draws_by_chance_if_it_has_workers(workers: int, by_chance: bool) -> None:
     adapter = compat.PyDatasetAdapter(Rows(workers=workers))
     iterator = SimpleNamespace(data_adapter=adapter)
-    assert _Distributor(None, iterator)._draws_by_chance(adapter.get_tf_dataset()) == by_chance
+    assert ReplicaData(iterator, None)._draws_by_chance(adapter.get_tf_dataset()) == by_chance
 
 
 @pytest.mark.parametrize(("calls", "by_chance"), [(None, False), (2, True)])
 def test_a_dataset_draws_by_chance_if_it_draws_in_parallel(calls: int | None, by_chance: bool) -> None:
     dataset = tf.data.Dataset.range(8).map(lambda row: row + tf.random.uniform([], 0, 9, tf.int64), calls)
     iterator = SimpleNamespace(data_adapter=None)
-    assert _Distributor(None, iterator)._draws_by_chance(dataset.batch(4)) == by_chance
+    assert ReplicaData(iterator, None)._draws_by_chance(dataset.batch(4)) == by_chance
 
 
 def _pairs(number: int) -> Any:
@@ -58,7 +58,7 @@ def test_data_of_unknown_length_run_out_where_more_was_asked_for(
     make_data: Callable[[int], Any], steps: int | None, warns: Any
 ) -> None:
     """Keras says "ran out of data" at the end of each epoch of such data, also where nothing is missing."""
-    make = epoch_iterator_class(compat.trainer_module.TFEpochIterator, lambda epochs: Unfollowed())
+    make = epoch_iterator_class(compat.trainer_module.TFEpochIterator)
     epochs = make(tf.distribute.get_strategy(), x=make_data(3), steps_per_epoch=steps)
     for expected in warns:
         with warnings.catch_warnings(record=True) as told:

@@ -9,33 +9,7 @@ from programs import run_workers
 
 JOB = Path(__file__).with_name("patched_numerics_job.py")
 
-OF_ENGINES = {
-    "parameter servers: rows of tables, additions that servers make": {
-        "BaseOptimizer._backend_apply_gradients",
-        "BaseOptimizer._use_weight_decay",
-        "SeedGenerator.next",
-        "TFOptimizer._apply_weight_decay",
-        "TFOptimizer._backend_increment_gradient_accumulators",
-        "TFOptimizer._distributed_tf_update_step",
-        "TFOptimizer._overwrite_model_variables_with_average_value",
-        "TFOptimizer.add_variable_from_reference",
-        "Variable.__array__",
-        "Variable._restore_from_tensors",
-        "Variable._serialize_to_tensors",
-        "Variable.assign_add",
-        "Variable.assign_sub",
-        "Variable.numpy",
-    },
-    "pipelines: weights that are elsewhere, one norm of all stages": {
-        "BaseOptimizer._clip_gradients",
-        "BaseOptimizer.finalize_variable_values",
-        "Layer.add_weight",
-        "Layer.get_weights",
-        "Layer.set_weights",
-        "LossScaleOptimizer.check_finite",
-        "Variable._direct_assign",
-        "Variable._initialize_with_initializer",
-    },
+ALWAYS = {
     "notes for loops of a user's own, and refusals; an update as loops": {
         "BaseOptimizer.apply",
         "BaseOptimizer.build",
@@ -47,8 +21,9 @@ OF_ENGINES = {
         "Metric.__init__",
     },
     "--batch-statistics local": {"BatchNormalization.call"},
+    "a layer's weights remember what they will need in loops with `strategy.run`": {"Layer.add_weight"},
 }
-"""None of these changes a number of a step of replicas."""
+"""None of these changes a number of a step of replicas. What parameter servers and pipelines need is not there."""
 
 OF_LOOPS = {
     "BaseOptimizer._clip_gradients",
@@ -78,7 +53,6 @@ OF_LOOPS = {
 }
 """By files of `fit/replica_loops/` and `strategy/nested_functions.py`: only where a script calls `strategy.run`."""
 NOTED = "Layer.add_weight"
-"""A layer's weights remember what they will need there."""
 OF_CALLS = ("Model.", "Trainer.", "TensorFlowTrainer.")
 """Methods of models: where calls begin, no numerics."""
 
@@ -88,6 +62,6 @@ def test_numerics_are_patched_for_loops_with_strategy_run_only(tmp_path: Path) -
     [line] = run_workers(2, JOB, folder=tmp_path).lines("[0] patched ")
     told = json.loads(line.removeprefix("[0] patched "))
     patched = {name for name in told["fit"] if not name.startswith(OF_CALLS)}
-    assert patched == set().union(*OF_ENGINES.values())
+    assert patched == set().union(*ALWAYS.values())
     assert told["loops in fit"] == [NOTED]
     assert set(told["loops"]) == {NOTED, *OF_LOOPS}

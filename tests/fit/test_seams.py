@@ -8,9 +8,9 @@ import keras
 import pytest
 import tensorflow as tf
 
-from paceline.fit import compat, seam_table
-from paceline.fit.install import install_with_keras
-from paceline.fit.replica_loops import seams as loop_seams
+from paceline.fit import compat
+from paceline.seams import table
+from paceline.seams.install import install_with_keras
 from paceline.strategy.seams import Seam, install, missing_names
 from page_makers import DOCS, page_maker
 
@@ -27,7 +27,7 @@ def test_every_spelling_of_a_function_is_replaced() -> None:
     assert keras.models.load_model is compat.saving_api.load_model
     assert keras.utils.get_file is compat.file_utils.get_file
     originals: dict[int, tuple[Any, str]] = {}
-    for row in seam_table.rows():
+    for row in table.rows():
         if isinstance(row.owner, ModuleType) and row.owner.__name__.startswith("keras."):
             for name in row.names:
                 function = getattr(row.owner, name)
@@ -43,9 +43,9 @@ def test_every_spelling_of_a_function_is_replaced() -> None:
 def test_what_a_new_keras_lacks_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(compat.file_utils, "urlretrieve")
     monkeypatch.delattr(keras.callbacks.TensorBoard, "_log_weights")
-    missing = missing_names([*seam_table.rows(), *loop_seams.rows()])
-    assert missing == ["TensorBoard._log_weights", "utils.file_utils.urlretrieve"]
-    with pytest.raises(ImportError, match=r"TensorBoard\._log_weights.*urlretrieve.*\[version\]"):
+    missing = missing_names(table.all_rows())
+    assert missing == ["utils.file_utils.urlretrieve", "TensorBoard._log_weights"]
+    with pytest.raises(ImportError, match=r"urlretrieve.*TensorBoard\._log_weights.*\[version\]"):
         compat.check(missing)
 
 

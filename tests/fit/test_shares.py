@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from paceline.fit.install import install_with_keras
 from paceline.fit.replica_loops.shares import is_share, mark_as_own, mark_as_share, terms
+from paceline.seams.install import install_with_keras
 from paceline.strategy.replica_context import StepRows
 
 COMPUTED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {

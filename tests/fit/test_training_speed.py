@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from paceline.fit.training_speed import speed_in_fit
+from paceline.seams.install import install_with_keras
 from paceline.strategy.pipeline import PipelineStrategy
 
 
@@ -37,5 +38,6 @@ def test_an_execution_a_second(steps_per_execution: int, batches: int, execution
 
 def test_a_pipeline_is_not_trained_by_one_process() -> None:
     model = _model()
+    install_with_keras()
     model._distribute_strategy = object.__new__(PipelineStrategy)
     assert speed_in_fit(model, keras.Model.fit, 5) is None

@@ -39,7 +39,7 @@ _STANDBY_MODULES = (
     "mpi4py",
     "paceline.strategy.multi_worker_mirrored",
     "paceline.strategy.serving",
-    "paceline.fit.install",
+    "paceline.seams.install",
 )
 _MAX_ORDER_BYTES = 1 << 22
 _GUARD = "paceline.launcher.workers.guard"

@@ -38,7 +38,7 @@ def main(result: Path, seconds: float, script: Path, arguments: list[str]) -> No
         raise SystemExit(0)
 
     def install(keras: Any) -> None:
-        from paceline.fit.install import install_with_keras
+        from paceline.seams.install import install_with_keras
 
         install_with_keras()
         fit = keras.Model.fit

@@ -10,8 +10,8 @@ from types import ModuleType
 
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
-from paceline.fit.install import install_with_keras
 from paceline.importing import after_import
+from paceline.seams.install import install_with_keras
 
 _MODULES = (
     "tensorflow._api.v2.distribute",

@@ -29,7 +29,7 @@ def main(model: str, rows: int, result: Path) -> None:
     path, _, name = model.rpartition(":")
     try:
         made = _model(Path(path), name)
-        from paceline.fit.pipelining.model_profile import profile_of  # TensorFlow
+        from paceline.pipeline.model_profile import profile_of  # TensorFlow
 
         result.write_bytes(encode(profile_of(made, rows, progress=_told())))
     except ConfigurationError as refusal:

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -186,32 +187,30 @@ def end_with_the_call(reading: AnyReading) -> None:
         _here.readings.append(reading)
 
 
-def readings_ended(keras_method: Callable[..., Any]) -> Callable[..., Any]:
-    """`fit`, `evaluate` or `predict`, after which the readings that it has begun have ended.
+@contextmanager
+def readings_ended() -> Iterator[None]:
+    """Around `fit`, `evaluate` or `predict`: afterwards the readings that it has begun have ended.
 
-    A batch that was refused while it was read ends it with the refusal.
+    Raises:
+        Exception: the refusal of a batch while it was read.
     """
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        if _here.readings is not None:  # within a `fit`: the next reader of a generator sees to it, or the `fit`
-            return keras_method(*args, **kwargs)
-        readings: list[AnyReading] = []
-        _here.readings = readings
-        is_interrupted = True
-        try:
-            with kept_fault_raised():
-                result = keras_method(*args, **kwargs)
-            is_interrupted = False
-        except Exception:  # the script may catch it, and go on with the generator
-            is_interrupted = False
-            raise
-        finally:
-            _here.readings = None
-            for reading in readings:
-                if is_interrupted:  # from the keyboard: nothing is waited for, a generator may never go on
-                    reading.leave()
-                else:
-                    reading.end()
-        return result
-
-    return method
+    if _here.readings is not None:  # within a `fit`: the next reader of a generator sees to it, or the `fit`
+        yield
+        return
+    readings: list[AnyReading] = []
+    _here.readings = readings
+    is_interrupted = True
+    try:
+        with kept_fault_raised():
+            yield
+        is_interrupted = False
+    except Exception:  # the script may catch it, and go on with the generator
+        is_interrupted = False
+        raise
+    finally:
+        _here.readings = None
+        for reading in readings:
+            if is_interrupted:  # from the keyboard: nothing is waited for, a generator may never go on
+                reading.leave()
+            else:
+                reading.end()

@@ -73,7 +73,7 @@ def subscribe(sink: Sink) -> Callable[[], None]:
     Works with `paceline run` and without. Each rank that runs the call has a sink of its own.
     """
     # By name: `fit` lies above this package, which the launcher uses, too. Without the seam `fit` emits nothing.
-    importlib.import_module("paceline.fit.install").install_with_keras()
+    importlib.import_module("paceline.seams.install").install_with_keras()
     return bus.subscribe(guarded(sink))
 
 

@@ -27,11 +27,9 @@ from paceline.cluster.options import read_variables
 from paceline.comm.group import Group, Reduction
 from paceline.comm.script_lines import lines_of_ranks
 from paceline.errors import DesynchronizedError
-from paceline.fit.strategies import paceline_strategy_of
+from paceline.fit.engine import engine_of
 
 _LOGGER = logging.getLogger("paceline")
-
-Function = Callable[..., Any]
 
 _STOPS = ("stop_training", "stop_evaluating", "stop_predicting")
 _ENDED, _CHANGED_RATE, _RATE = range(len(_STOPS), len(_STOPS) + 3)
@@ -75,16 +73,18 @@ class Agreement:
         """Whether the ranks meet after this hook."""
         return hook in self._watched
 
-    def run(self, hook: str, keras_hook: Function, arguments: Any, options: Any) -> None:
+    def run(self, hook: str, call: Callable[[], None]) -> None:
         """Runs the callbacks' `hook` and agrees on what they have decided. Collective.
+
+        Args:
+            hook: Its name.
+            call: Calls it of all callbacks that are in the list.
 
         Raises:
             StopIteration: a callback of some rank raised it; on all ranks.
             DesynchronizedError: callbacks disagreed, and PACELINE_STRICT is 1.
         """
-        ended, culprit = (self._call_one_by_one if self._strict else _call)(
-            self._callbacks, keras_hook, arguments, options
-        )
+        ended, culprit = self._called_one_by_one(call) if self._strict else (_called(call), "")
         if self._agree(hook, self._decisions(ended is not None), culprit):
             raise ended or StopIteration(f"a callback of another rank ended {hook}")
 
@@ -103,20 +103,18 @@ class Agreement:
                 f"{lines_of_ranks(self._group)} [backup-differs]"
             )
 
-    def _call_one_by_one(
-        self, callbacks: Any, keras_hook: Function, arguments: Any, options: Any
-    ) -> tuple[StopIteration | None, str]:
-        """As `_call`, with one callback in the list at a time; and the name of the first that has decided something."""
-        everyone, before = callbacks.callbacks, self._decisions(ended=False)
+    def _called_one_by_one(self, call: Callable[[], None]) -> tuple[StopIteration | None, str]:
+        """As `_called`, with one callback in the list at a time; and who was the first to decide something."""
+        everyone, before = self._callbacks.callbacks, self._decisions(ended=False)
         ended, culprit = None, ""
         try:
             for callback in everyone:
-                callbacks.callbacks = [callback]
-                ended = _call(callbacks, keras_hook, arguments, options)[0] or ended
+                self._callbacks.callbacks = [callback]
+                ended = _called(call) or ended
                 if not culprit and not np.array_equal(before, self._decisions(ended is not None)):
                     culprit = type(callback).__name__
         finally:
-            callbacks.callbacks = everyone
+            self._callbacks.callbacks = everyone
         return ended, culprit
 
     def _decisions(self, ended: bool) -> npt.NDArray[np.int64]:
@@ -189,39 +187,22 @@ def _rates(decisions: npt.NDArray[Any]) -> list[float]:
     return rates
 
 
-def _call(callbacks: Any, keras_hook: Function, arguments: Any, options: Any) -> tuple[StopIteration | None, str]:
-    """Calls a hook of all callbacks; returns what one raised to end the loop, and no name."""
+def _called(call: Callable[[], None]) -> StopIteration | None:
+    """Calls a hook; returns what a callback raised to end the loop."""
     try:
-        keras_hook(callbacks, *arguments, **options)
+        call()
     except StopIteration as error:
-        return error, ""
-    return None, ""
+        return error
+    return None
 
 
-def agreed(hook: str) -> Callable[[Function], Function]:
-    """Wraps `CallbackList`'s method `hook`, after which the ranks agree. Collective."""
+def agreement_of(callbacks: Any) -> Agreement | None:
+    """A new agreement on what the callbacks of a list decide; None where no other rank takes its model's steps.
 
-    def wrap(keras_hook: Function) -> Function:
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if hook in BEGIN_HOOKS and getattr(self, "_paceline_agreement", None) is None:
-                self._paceline_agreement = _agreement_of(self)
-            agreement = getattr(self, "_paceline_agreement", None)
-            if agreement is None or not agreement.watches(hook):
-                return keras_hook(self, *args, **kwargs)
-            result = agreement.run(hook, keras_hook, args, kwargs)
-            if hook == "on_train_begin":
-                agreement.compare_first_epochs()
-            return result
-
-        return method
-
-    return wrap
-
-
-def _agreement_of(callbacks: Any) -> Agreement | None:
-    model = callbacks.model
-    strategy = paceline_strategy_of(model) if hasattr(model, "distribute_strategy") else None
-    return Agreement(callbacks, strategy.fit_group) if strategy is not None and strategy.fit_group.size > 1 else None
+    Collective.
+    """
+    group = engine_of(callbacks.model).group
+    return None if group is None or group.size == 1 else Agreement(callbacks, group)
 
 
 def _has_own(callbacks: Any, hook: str) -> bool:

@@ -16,6 +16,7 @@ from paceline.comm.group import Group
 from paceline.comm.script_lines import lines_of_ranks
 from paceline.data.batch_rows import DataDescription, local_slice
 from paceline.errors import DesynchronizedError
+from paceline.fit.run import Run
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -113,7 +114,7 @@ def facts_of(model: Any, data: DataDescription, num_batches: int | None) -> dict
         "names of the variables": [variable.path for variable in variables],
         "optimizer": type(optimizer).__name__,
         "steps_per_execution": getattr(model, "steps_per_execution", None),
-        "epochs": getattr(model, "_paceline_epochs", None),
+        "epochs": None if (fit := Run.of_fit(model)) is None else [*fit.epochs],
     }
 
 

@@ -6,9 +6,8 @@ knows all that the build needs.
 """
 
 import functools
-import inspect
-import logging
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -18,60 +17,53 @@ from paceline.comm.group import Group
 from paceline.fit import compat
 from paceline.fit.beginning import begin_together
 from paceline.fit.metrics import read_as_they_are
-from paceline.fit.strategies import paceline_strategy_of, servers_strategy_of
+from paceline.fit.run import Run
 from paceline.fit.unbatched import check_batched, is_of_keras, refuse_examples
+from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.replica_loops import trainers_step
-
-_LOGGER = logging.getLogger("paceline")
-
-Function = Callable[..., Any]
 
 _CANNOT = "_paceline_cannot_be_built_from_shapes"
 """On a model that was tried. Keras then takes it for built (a GAN without a `call`), and a second time it would build
 only the optimizer that `compile` has made, which such a model may never use."""
 
 
-def built_without_data(keras_build: Function) -> Function:
-    """Keras's `_maybe_symbolic_build` from the shapes of the data, then the chief's values for all. Collective."""
+def build_from_shapes(model: Any, iterator: Any, data_batch: Any, strategy: SynchronousStrategy) -> None:
+    """Builds a model from the shapes of its data, then gives all ranks the chief's values. Collective.
 
-    def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        strategy = paceline_strategy_of(self)
-        if strategy is None:
-            if not _built_under_servers(self, iterator, data_batch):
-                keras_build(self, iterator=iterator, data_batch=data_batch)
-            return
-        data = None if iterator is None else iterator.description
-        is_training = getattr(self, "_paceline_in_fit", False) and iterator is not compat.validation_iterator(self)
-        step = "train_step" if is_training else "test_step"
-        if data is not None:
-            check_batched(self, data, strategy, step)
-        shapes = data_batch if iterator is None else iterator._distributed_dataset.element_spec
-        if _are_known(shapes):
-            with strategy.scope():
-                _try_to_build(self, shapes)
-                if data is not None and getattr(self, _CANNOT, False) and is_of_keras(self, step):
-                    refuse_examples(data, strategy, functools.partial(_takes, self))
-        if strategy.group.size > 1 and is_due(self, each_time=iterator is not None):
-            if iterator is not None:
-                training = bool(getattr(self, "_paceline_in_fit", False))
-                begin_together(self, iterator.description, iterator.num_batches, strategy, training)
-            share_chiefs_values(self, strategy)
-
-    return _maybe_symbolic_build
-
-
-def _built_under_servers(model: Any, iterator: Any, data_batch: Any) -> bool:
-    """Builds a model under parameter servers, from shapes; whether it is one.
-
-    What cannot be built from shapes is built when its step is traced.
+    Args:
+        model: To be built, as far as that can be done from shapes.
+        iterator: The epoch iterator of its first step; None: the step is of `data_batch`.
+        data_batch: A batch.
+        strategy: Whose ranks train it.
     """
-    if (strategy := servers_strategy_of(model)) is None:
-        return False
-    shapes = data_batch if iterator is None else iterator._distributed_dataset.element_spec
+    data = None if iterator is None else iterator.description
+    fit = Run.of_fit(model)
+    is_training = fit is not None and iterator is not compat.validation_iterator(model)
+    step = "train_step" if is_training else "test_step"
+    if data is not None:
+        check_batched(model, data, strategy, step)
+    shapes = shapes_of(iterator, data_batch)
     if _are_known(shapes):
         with strategy.scope():
             _try_to_build(model, shapes)
-    return True
+            if data is not None and getattr(model, _CANNOT, False) and is_of_keras(model, step):
+                refuse_examples(data, strategy, functools.partial(_takes, model))
+    if strategy.group.size > 1 and is_due(model, each_time=iterator is not None):
+        if iterator is not None:
+            begin_together(model, iterator.description, iterator.num_batches, strategy, fit is not None)
+        share_chiefs_values(model, strategy)
+
+
+def shapes_of(iterator: Any, data_batch: Any) -> Any:
+    """What is known of the batch of a first step: the specs of an iterator's, or the batch itself."""
+    return data_batch if iterator is None else iterator._distributed_dataset.element_spec
+
+
+def build_as_far_as_known(model: Any, shapes: Any, strategy: Any) -> None:
+    """Builds a model in the scope of `strategy`; what cannot be built from shapes is built when its step is traced."""
+    if _are_known(shapes):
+        with strategy.scope():
+            _try_to_build(model, shapes)
 
 
 def build_from(model: Any, shapes: Any) -> None:
@@ -143,12 +135,18 @@ def _takes(model: Any, x: Any) -> bool:
     return True
 
 
+_shared: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""Models whose ranks have had the chief's values."""
+
+
 def is_due(model: Any, *, each_time: bool) -> bool:
     """Whether the ranks' values may differ: at each `fit` or `evaluate` (not inside a fit), once for single batches."""
-    if getattr(model, "_paceline_in_fit", False) and getattr(model, "_paceline_shared", False):
-        return False
-    due = each_time or not getattr(model, "_paceline_shared", False)
-    object.__setattr__(model, "_paceline_shared", True)
+    fit = Run.of_fit(model)
+    if fit is None:
+        due = each_time or model not in _shared
+    else:
+        due, fit.has_shared_values = not fit.has_shared_values, True
+    _shared.add(model)
     return due
 
 
@@ -166,32 +164,3 @@ def share_values(variables: Sequence[Any], group: Group) -> None:
     values = group.broadcast([variable.numpy() for variable in variables])
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
-
-
-def without_xla(keras_compile: Function) -> Function:
-    """Keras's `Trainer.compile`, which leaves the step uncompiled where it has to talk to other ranks."""
-    signature = inspect.signature(keras_compile)
-
-    def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy = paceline_strategy_of(self)
-        if strategy is None and servers_strategy_of(self) is not None:
-            if signature.bind(self, *args, **kwargs).arguments.get("jit_compile") not in (None, False, "auto"):
-                _LOGGER.warning(
-                    "jit_compile=True: XLA cannot compile a step whose variables lie on parameter servers; the step "
-                    "runs without XLA, with the same numbers."
-                )
-            return keras_compile(self, *args, **kwargs)
-        if strategy is None or strategy.group.size == 1:
-            return keras_compile(self, *args, **kwargs)
-        arguments = signature.bind(self, *args, **kwargs)
-        if arguments.arguments.get("jit_compile") not in (None, False, "auto") and strategy.world.is_chief:
-            _LOGGER.warning(
-                "jit_compile=True: XLA cannot compile a step in which %d replicas communicate; the step runs "
-                "without XLA, with the same numbers.",
-                strategy.group.size,
-            )
-        result = keras_compile(self, *args, **kwargs)
-        self.jit_compile = False  # not in what is saved with the model
-        return result
-
-    return compile_

@@ -1,6 +1,6 @@
 """Private names of Keras 3 that Paceline calls or replaces, with reasons, and a check at import that they exist.
 
-What is replaced stands in `seam_table.py`, too, which knows whether it is there.
+What is replaced stands in `seams/table.py`, too, which knows whether it is there.
 
 Nothing else in Paceline may import `keras.src`. Tested with Keras 3.15; when an attribute below is missing in a newer
 one, this file says which.
@@ -104,7 +104,7 @@ _REQUIRED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (file_utils, ("is_remote_path", "exists")),
     (traceback_utils, ("filter_traceback", "_EXCLUDED_PATHS")),
 )
-"""What is called, or overridden in a subclass; what is replaced stands in `seam_table.py`."""
+"""What is called, or overridden in a subclass; what is replaced stands in `seams/table.py`."""
 
 _OF_INSTANCES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (GeneratorDataAdapter, ("_first_batches",)),

@@ -13,11 +13,8 @@ import keras
 import tensorflow as tf
 
 from paceline.cluster.communication import Communication
-from paceline.comm.world import current_world
 from paceline.fit.compat import trainer_module
 from paceline.fit.divided_steps import DividedStep
-from paceline.fit.strategies import divided_strategy_of, paceline_strategy_of
-from paceline.fit.updates_in_loops import with_loops
 from paceline.fit.verification import looked_at
 from paceline.fit.whole_batches import WholeBatch, coming_batch
 from paceline.strategy import compat
@@ -29,32 +26,7 @@ from paceline.strategy.replica_loops import trainers_step
 Function = Callable[..., Any]
 
 
-def divided(keras_make_function: Function) -> Function:
-    """Keras's `TensorFlowTrainer._make_function`, of a step that the ranks divide."""
-
-    def _make_function(self: Any, step_function: Function) -> Any:
-        if (strategy := divided_strategy_of(self)) is None:
-            is_launched = paceline_strategy_of(self) is not None and current_world().launched
-            return keras_make_function(self, with_loops(self, step_function) if is_launched else step_function)
-        return _DividedFunction(self, step_function, keras_make_function, strategy)
-
-    return _make_function
-
-
-def predicting(keras_make_predict_function: Function) -> Function:
-    """Keras's `TensorFlowTrainer.make_predict_function`, whose step the ranks divide."""
-
-    def make_predict_function(self: Any, force: bool = False) -> Any:
-        if (strategy := divided_strategy_of(self)) is None:
-            return keras_make_predict_function(self, force=force)
-        if self.predict_function is None or force:
-            self.predict_function = _DividedPrediction(self, strategy)
-        return self.predict_function
-
-    return make_predict_function
-
-
-class _DividedFunction:
+class DividedFunction:
     """What Keras makes of a step, for steps that the ranks divide: one function for each kind of whole batch.
 
     Args:
@@ -105,7 +77,7 @@ class _DividedFunction:
         is_new = batch not in self._functions
         if is_new:
             step = DividedStep(self._step_function, batch, self._strategy, self._count, lambda: _names(self._model))
-            self._functions[batch] = step, self._make_function(self._model, step)
+            self._functions[batch] = step, self._make_function(step)
         return *self._functions[batch], is_new
 
     def _count(self, total: Any) -> Any:
@@ -138,7 +110,7 @@ def _was_told_by_others(end: BaseException) -> bool:
     return isinstance(end, OutOfData) or OutOfData.__name__ in str(end)
 
 
-class _DividedPrediction:
+class DividedPrediction:
     """The step of `predict`, which returns the rows of all ranks: one function for each kind of whole batch."""
 
     def __init__(self, model: Any, strategy: SynchronousStrategy) -> None:

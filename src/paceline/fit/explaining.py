@@ -18,10 +18,10 @@ import tensorflow as tf
 from paceline.comm.world import current_world
 from paceline.data.batch_rows import describe_data, differing_rows, named_components
 from paceline.fit.building import is_built_from
+from paceline.fit.engine import engine_of
 from paceline.fit.explanation import Explanation, explanation_of
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.one_workers_step import traced_step, users_line_in_step
-from paceline.fit.strategies import pipeline_strategy_of, servers_strategy_of
 from paceline.fit.whole_batches import batch_like
 from paceline.fit.whole_steps import words_of
 from paceline.spmd.alone import Alone
@@ -86,7 +86,7 @@ def _check(model: Any) -> None:
             "this model runs eagerly (run_eagerly=True), so its step has no graph that could be divided, and every "
             "worker would compute all rows: leave run_eagerly out of compile [whole-steps]"
         )
-    if pipeline_strategy_of(model) is not None or servers_strategy_of(model) is not None:
+    if not engine_of(model).takes_steps_here:
         raise ValueError(
             "explain(model, data) is about steps of which workers divide the rows: this model trains under "
             f"{type(model.distribute_strategy).__name__}. Make it outside of the strategy's scope [argument]"

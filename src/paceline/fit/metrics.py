@@ -21,7 +21,6 @@ import tensorflow as tf
 from paceline.fit import own_functions
 from paceline.fit.replica import current_replica
 from paceline.fit.replica_loops.losses import within_a_metric
-from paceline.fit.strategies import paceline_strategy_of
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import as_written
 from paceline.strategy.replica_context import PacelineReplicaContext
@@ -109,9 +108,10 @@ def combined_in_model(keras_get: Function) -> Function:
     """Keras's `Trainer.get_metrics_result` over all ranks, in one message. Collective."""
 
     def get_metrics_result(self: Any) -> Any:
-        if current_replica() is None:
+        replica = current_replica()
+        if replica is None:
             return keras_get(self)  # of a step that is divided, each rank has the sums of all
-        strategy = paceline_strategy_of(self)
+        strategy = replica.strategy
         for metric in self.metrics:
             remember(metric, strategy)
         with _totals_of(self.metrics_variables, _reader_over(strategy)):

@@ -11,8 +11,7 @@ optimizer gets are the chief's, so that weights stay the same to the last bit wh
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 from zlib import crc32
@@ -25,6 +24,7 @@ from paceline.comm.script_lines import lines_of_ranks
 from paceline.comm.world import World, current_world
 from paceline.data.fingerprint import may_be_same_rows, other_draws, parts_of
 from paceline.errors import DesynchronizedError
+from paceline.fit.run import Run
 from paceline.fit.strategies import drop_in_strategy
 from paceline.fit.whole_steps import WholeStep
 from paceline.strategy.as_one_worker import is_as_one_worker
@@ -50,8 +50,6 @@ class _Loops:
         """Whether a divided function has run since an optimizer was called eagerly: the gradients may be its."""
         self.is_updating = False
         """Whether an optimizer that was called eagerly is at work."""
-        self.num_trainers = 0
-        """How many calls of `fit`, `evaluate` and `predict` the process is in: callbacks may run on one rank only."""
         self.num_gradients = 0
         self.num_updates: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         """Of each optimizer that is called eagerly."""
@@ -65,21 +63,11 @@ def run_alike() -> bool:
     world = current_world()
     if world.data.size == 1 or not world.launched or world.solo_training_allowed or named_strategies:
         return False
-    if _loops.num_trainers:
+    if Run.num_running:
         return False
     if "mpi4py.MPI" in sys.modules and not world.formed:
         return False  # the script exchanges what it wants to by itself
     return not is_as_one_worker() and not tf.distribute.has_strategy() and drop_in_strategy() is not None
-
-
-@contextmanager
-def in_trainer() -> Iterator[None]:
-    """While Keras's `fit`, `evaluate` or `predict` runs, whose callbacks are no loops of a user's."""
-    _loops.num_trainers += 1
-    try:
-        yield
-    finally:
-        _loops.num_trainers -= 1
 
 
 def note_divided() -> None:

@@ -5,7 +5,6 @@ do not all know how many, they count them there, for each batch: an end inside t
 before it in the same execution (`steps_per_execution`).
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,16 +18,6 @@ from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.replica_context import NO_MORE
 
 Function = Callable[..., Any]
-
-
-class _Here(threading.local):
-    """What this thread is in the middle of."""
-
-    begins_to_predict: Any = None
-    """The model whose `predict` has been called, and has not made its iterator yet."""
-
-
-_here = _Here()
 
 
 def as_they_are(keras_reduce: Function) -> Function:
@@ -67,25 +56,6 @@ def _sparse_of_all_ranks(collectives: GraphCollectives, rank: int, value: Any) -
     return tf.SparseTensor(
         indices, values, tf.concat([tf.reduce_sum(shapes[:, :1], 0), tf.reduce_max(shapes[:, 1:], 0)], 0)
     )
-
-
-def ended_together(keras_predict: Function) -> Function:
-    """Keras's `predict`, whose iterator then is one that `counted` may wrap."""
-
-    def predict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _here.begins_to_predict = self
-        try:
-            return keras_predict(self, *args, **kwargs)
-        finally:
-            _here.begins_to_predict = None
-
-    return predict
-
-
-def predicting_model() -> Any:
-    """The model if the iterator that is being made is its `predict`'s, else None; says so once for each call of it."""
-    model, _here.begins_to_predict = _here.begins_to_predict, None
-    return model
 
 
 class CountedBatches:

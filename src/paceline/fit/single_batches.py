@@ -1,6 +1,5 @@
 """`train_on_batch`, `test_on_batch` and `predict_on_batch`: each rank computes its rows of the batch."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,33 +8,31 @@ import tensorflow as tf
 
 from paceline.comm.group import Group
 from paceline.data.batch_rows import differing_rows, local_slice, named_components
-from paceline.fit.strategies import paceline_strategy_of
 from paceline.fit.unbatched import check_elements
 from paceline.fit.whole_batches import WholeBatch, expected
+from paceline.strategy.base import SynchronousStrategy
 
 Function = Callable[..., Any]
 
-_BATCHED = ("x", "y", "sample_weight")
 
+def on_local_rows(
+    model: Any, arguments: dict[str, Any], method: str, keras_method: Function, strategy: SynchronousStrategy
+) -> Any:
+    """Calls a Keras method on one batch with this rank's rows of it; returns what one worker would. Collective.
 
-def on_local_rows(keras_method: Function) -> Function:
-    """A Keras method on one batch that takes the global batch, and returns what one worker would. Collective."""
-    signature = inspect.signature(keras_method)
-    step = keras_method.__name__.replace("on_batch", "step")
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        strategy = paceline_strategy_of(self)
-        if strategy is None or strategy.group.size == 1:
-            return keras_method(self, *args, **kwargs)
-        arguments = signature.bind(self, *args, **kwargs)
-        arguments.apply_defaults()
-        batch = {name: arguments.arguments[name] for name in _BATCHED if name in arguments.arguments}
-        check_elements(self, _checked(batch), strategy, step)
-        arguments.arguments.update({name: _local_rows(one, strategy.group) for name, one in batch.items()})
-        with expected(WholeBatch()):
-            return keras_method(*arguments.args, **arguments.kwargs)
-
-    return method
+    Args:
+        model: Whose method.
+        arguments: Of the call.
+        method: Its name.
+        keras_method: Takes the arguments.
+        strategy: Whose replicas divide the batch.
+    """
+    names = ("x",) if method == "predict_on_batch" else ("x", "y", "sample_weight")
+    batch = {name: arguments.get(name) for name in names}
+    check_elements(model, _checked(batch), strategy, method.replace("on_batch", "step"))
+    own_rows = {name: _local_rows(one, strategy.group) for name, one in batch.items()}
+    with expected(WholeBatch()):
+        return keras_method(**{**arguments, **own_rows})
 
 
 def _checked(batch: dict[str, Any]) -> tuple[Any, ...]:

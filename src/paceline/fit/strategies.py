@@ -9,10 +9,7 @@ from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.cluster.server_cluster import is_chief_of_servers
 from paceline.comm.world import World, current_world
-from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
-from paceline.strategy.compat import ParameterServerStrategyV2
-from paceline.strategy.pipeline import PipelineStrategy
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -36,38 +33,6 @@ class DropInStrategy(SynchronousStrategy):
 
 
 _drop_in: DropInStrategy | None = None
-
-
-def paceline_strategy_of(model: Any) -> SynchronousStrategy | None:
-    """The Paceline strategy that `model` was built under; None for any other, and while a step is traced without."""
-    if is_as_one_worker():
-        return None
-    strategy = model.distribute_strategy
-    return strategy if isinstance(strategy, SynchronousStrategy) else None
-
-
-def divided_strategy_of(model: Any) -> SynchronousStrategy | None:
-    """The strategy over whose ranks each step of `model` is divided; None of a model that trains on one rank."""
-    strategy = paceline_strategy_of(model)
-    return None if strategy is None or strategy.group.size == 1 else strategy
-
-
-def pipeline_strategy_of(model: Any) -> PipelineStrategy | None:
-    """The `PipelineStrategy` that `model` was made under; None for any other model."""
-    strategy = model._distribute_strategy
-    return strategy if isinstance(strategy, PipelineStrategy) else None
-
-
-def servers_strategy_of(model: Any) -> Any:
-    """The `ParameterServerStrategy` that `model` was made under; None for any other model."""
-    strategy = model._distribute_strategy
-    return strategy if isinstance(strategy, ParameterServerStrategyV2) else None
-
-
-def other_strategy_of(model: Any) -> str | None:
-    """The class of the strategy that `model` was built under, if that is not Paceline's; None without any."""
-    strategy = model._distribute_strategy
-    return None if strategy is None or isinstance(strategy, SynchronousStrategy) else type(strategy).__name__
 
 
 def is_made_in_no_scope(model: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from paceline.fit.strategies import pipeline_strategy_of, servers_strategy_of
+from paceline.fit.engine import engine_of
 
 _MANY_EPOCHS = 1_000_000_000
 
@@ -28,7 +28,7 @@ def speed_in_fit(
         seconds: How long, from the end of the first execution on.
         clock: Seconds.
     """
-    if pipeline_strategy_of(model) is not None or servers_strategy_of(model) is not None:
+    if not engine_of(model).takes_steps_here:
         return None
 
     def speed(dataset: Any) -> float:

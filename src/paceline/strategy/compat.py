@@ -28,7 +28,7 @@ newer one, this is the only file to mend.
 | `resource_variable_ops.ResourceVariable` | a variable made past all creator scopes (the token of the collectives) |
 | `context.global_seed` | whether and how the script has seeded TensorFlow; asking the public way draws a number |
 | `context.context` | to give the runtime a cluster for TensorFlow's own collectives without TensorFlow's own strategy |
-| `context.function_call_options` | with which TensorFlow calls a function (`fit/pipelining/direct_calls.py`) |
+| `context.function_call_options` | with which TensorFlow calls a function (`pipeline/direct_calls.py`) |
 | `script_ops._py_funcs._funcs` | a function under a name of one's own, which another process can call |
 | `script_ops.EagerFunc`, `._py_funcs` | what `tf.numpy_function` calls through; itself it is 4 to 12 times as slow |
 | `tf.__internal__.autograph.tf_convert` | `strategy.run(tf.function)`: its Python, traced within the step |

@@ -19,6 +19,7 @@ from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.strategy import compat, nested_functions, operation_seeds, replica_loops
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.bridged_collectives import graph_collectives_of
+from paceline.strategy.first_use import LOOPS
 from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 from paceline.strategy.row_errors import FAULTS_OF_SHAPES, raise_if_rows_explain, specs_of
@@ -51,7 +52,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         self._broadcast_new_variables = broadcast_new_variables and group.size > 1
         self._step_rows: StepRows | None = None
         """The row counts of the step that `run` has called last."""
-        replica_loops.before_first_loop(nested_functions.install)
+        LOOPS.before(nested_functions.install)
         self._lifted: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         """For each `tf.function` given to `run`, the graph that holds the whole of its step."""
 
@@ -59,7 +60,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.group.size > 1 and not replica_loops.is_trainers_step():
-            replica_loops.begin_loop()
+            LOOPS.begin()
         if not isinstance(fn, tf.types.experimental.PolymorphicFunction):
             return self._call_as_replica(fn, args, kwargs)
         # A trace of `fn` by itself would keep the row counts of the step that it was made in.

@@ -14,6 +14,7 @@ from paceline.errors import ConfigurationError
 from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
 from paceline.strategy.chief_of_servers import attend, await_followers, departure_by_hand
+from paceline.strategy.first_use import SERVERS
 from paceline.strategy.multi_worker_mirrored import place_of
 from paceline.strategy.partitioning import SwitchedPartitioner
 from paceline.strategy.recovery import recover_workers
@@ -91,6 +92,7 @@ class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore
     ) -> None:
         if max_staleness is not None and (type(max_staleness) is not int or max_staleness < 0):
             raise ValueError(f"max_staleness is {max_staleness!r}; expected None or an integer from 0 on")
+        SERVERS.begin()
         resolver, cluster = _told_cluster(cluster_resolver)
         # A call to a process that has died fails at once, and does not wait until somebody listens there again.
         os.environ.setdefault(_FAIL_FAST, "use_caller")

@@ -25,8 +25,8 @@ def row_ranges(num_rows: int, num_shards: int) -> list[range]:
 class SwitchedPartitioner:
     """The user's partitioner for TensorFlow, which asks it about each variable; silent while Keras makes one.
 
-    A Keras variable is one variable for its users, and so must be made in one piece by `fit/tables/`. TensorFlow would
-    divide it by itself.
+    A Keras variable is one variable for its users, and so must be made in one piece by `parameter_server/tables/`.
+    TensorFlow would divide it by itself.
 
     Args:
         partitioner: A `tf.distribute.experimental.partitioners.Partitioner`.

@@ -13,6 +13,7 @@ from paceline.plan.byte_text import num_bytes
 from paceline.plan.refusals import integer, refuse
 from paceline.plan.schedules import schedule_named
 from paceline.strategy.base import SynchronousStrategy, local_device
+from paceline.strategy.first_use import PIPELINES
 from paceline.strategy.mirrored import relaunch_over
 from paceline.strategy.multi_worker_mirrored import world_of
 from paceline.strategy.parameter_server import EvaluatingStrategy
@@ -84,6 +85,7 @@ class PipelineStrategy(SynchronousStrategy):
         recompute: bool = False,
         vertical_sync: bool = False,
     ) -> None:
+        PIPELINES.begin()
         self.stages = integer("stages", stages)
         self.micro_batches = integer("micro_batches", micro_batches)
         self.schedule, self.recompute = schedule, recompute

@@ -3,7 +3,7 @@
     Seam(owner, name, wrapper, why)      getattr(owner, name) becomes wrapper(the original)
 
 Rows are installed in their order: of two rows for one attribute, the later one's wrapper is around the earlier one's.
-`fit/seam_table.py` has all rows, and docs/seams.md prints them. A name that a new Keras or TensorFlow no longer has is
+`seams/table.py` has all rows, and docs/seams.md prints them. A name that a new Keras or TensorFlow no longer has is
 told when they are imported, all such names in one error.
 """
 

@@ -20,8 +20,8 @@ from servers_in_process import EARLY_DATA
 from servers_in_process import strategy as strategy_of
 
 from paceline.cluster.spec import Address, ClusterSpec
-from paceline.fit.dealing.dealt_functions import cancel, dealer_of, version_of
-from paceline.fit.dealing.home_metrics import HomeMetrics
+from paceline.parameter_server.dealt_functions import cancel, dealer_of, version_of
+from paceline.parameter_server.home_metrics import HomeMetrics
 from paceline.strategy.chief_of_servers import tells_of_lost_server
 from paceline.strategy.parameter_server import EvaluatingStrategy
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.fit.dealing.admission import Admission, Begun
+from paceline.parameter_server.admission import Admission, Begun
 
 
 def test_admission_bounds_what_may_happen_while_a_step_runs() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paceline.fit.dealing.generator_states import moved_on
+from paceline.parameter_server.generator_states import moved_on
 from worlds import Worlds
 
 CASES = Path(__file__).with_name("dealt_cases.py")

@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 
 import paceline
-from paceline.fit.evaluation.snapshot_source import SnapshotSource
-from paceline.fit.evaluation.weight_source import NotReadableError
+from paceline.evaluation.snapshot_source import SnapshotSource
+from paceline.evaluation.weight_source import NotReadableError
 from programs import run_python
 
 ROWS = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")

@@ -10,7 +10,7 @@ from delayed_training import digits_accuracy, digits_model, linear_data, linear_
 from pipelined_models import JOBS
 
 import paceline
-from paceline.fit.pipelining.weight_versions import WeightVersions
+from paceline.pipeline.weight_versions import WeightVersions
 
 folder, stages = Path(sys.argv[1]), int(sys.argv[2])
 replicas = paceline.world_size() // stages

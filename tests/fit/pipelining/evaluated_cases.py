@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 import paceline
-from paceline.fit.evaluation.snapshot_source import SnapshotSource
+from paceline.evaluation.snapshot_source import SnapshotSource
 
 ROWS = np.random.default_rng(0).normal(size=(12, 4)).astype("float32")
 

@@ -5,7 +5,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 from paceline.comm.solo import SoloGroup
-from paceline.fit.pipelining.link_cost import link_of
+from paceline.pipeline.link_cost import link_of
 from paceline.plan.costs import Link
 from thread_groups import ThreadGroup, thread_groups
 

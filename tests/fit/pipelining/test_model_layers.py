@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from paceline.errors import ConfigurationError
-from paceline.fit.pipelining.model_layers import ModelLayers, layers_of
+from paceline.pipeline.model_layers import ModelLayers, layers_of
 
 
 def _reads(found: ModelLayers) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paceline.errors import ConfigurationError
-from paceline.fit.pipelining.model_profile import profile_of
+from paceline.pipeline.model_profile import profile_of
 from paceline.plan.profile import Profile
 from thread_groups import ThreadGroup, thread_groups
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import paceline
 from paceline.errors import ConfigurationError
-from paceline.fit.pipelining.model_layers import layers_of
+from paceline.pipeline.model_layers import layers_of
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.schedules import schedule_named
 from paceline.plan.split import cuts_of_balance

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.fit.pipelining.gradient_sums import GradientSums
-from paceline.fit.pipelining.weight_versions import WeightVersions
+from paceline.pipeline.gradient_sums import GradientSums
+from paceline.pipeline.weight_versions import WeightVersions
 
 _OPTIMIZERS = sorted(
     name

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from paceline.fit import compat
 from paceline.fit.epochs import epoch_iterator_class
-from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
+from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.data_replay import draw_skipped_batches, skip_batches_later
 
 
@@ -68,7 +68,7 @@ def test_they_are_drawn_from_the_random_numbers_of_then_and_those_of_now_stay() 
 @pytest.mark.parametrize("given_again", [False, True])
 def test_a_passed_over_fit_reads_what_keras_looks_at_and_no_more(given_again: bool) -> None:
     """The next reader of the same generator goes on behind the passed-over `fit`; another one's is left alone."""
-    epoch_iterator = epoch_iterator_class(compat.trainer_module.TFEpochIterator, lambda epochs: Unfollowed())
+    epoch_iterator = epoch_iterator_class(compat.trainer_module.TFEpochIterator)
     noted: list[int] = []
 
     def batches() -> Iterator[Any]:

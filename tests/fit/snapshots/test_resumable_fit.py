@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from paceline.fit.run import observer
 from paceline.fit.snapshots import resumable_fit
 
 
@@ -18,9 +19,10 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Any:
     return process
 
 
-def fit_of(process: Any, end: BaseException | None) -> Callable[..., Any]:
+def fit_of(end: BaseException | None) -> Callable[..., Any]:
     def fit(**_: Any) -> str:
-        process.progress.step_done(2)
+        progress: Any = observer()
+        progress.step_done(2)
         if end is not None:
             raise end
         return "history"
@@ -36,12 +38,12 @@ def test_a_fit_that_had_raised_is_trained_again(
     monkeypatch.setattr(resumable_fit, "preemption_of", lambda _: SimpleNamespace(leave_fit=lambda: left.append("fit")))
     world: Any = SimpleNamespace(rank=0, is_chief=True)
     with caplog.at_level(logging.INFO), pytest.raises(ValueError, match="pruned"):
-        resumable_fit._fit_again(fit_of(process, ValueError("pruned")), {"self": None}, 3, world)
+        resumable_fit._fit_again(fit_of(ValueError("pruned")), None, 3, world)
     assert left == ["fit"]
     assert (process.past.raised, process.past.steps) == ({3}, 23)
     [record] = caplog.records
     assert "call 4 of fit raised an exception" in record.getMessage()
     caplog.clear()
-    assert resumable_fit._fit_again(fit_of(process, None), {"self": None}, 3, world) == "history"
+    assert resumable_fit._fit_again(fit_of(None), None, 3, world) == "history"
     [record] = caplog.records
     assert "but not this time" in record.getMessage()

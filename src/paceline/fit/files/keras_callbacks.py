@@ -17,10 +17,10 @@ import keras
 
 from paceline.comm.world import current_world
 from paceline.fit.chief_only import is_chief_only
+from paceline.fit.engine import engine_of
 from paceline.fit.files.claims import shared_claims
-from paceline.fit.files.model_files import full_path, is_shared, moment_of, written_once
+from paceline.fit.files.model_files import full_path, is_shared, moment_of
 from paceline.fit.followers_writer import FollowersWriter
-from paceline.fit.strategies import paceline_strategy_of, pipeline_strategy_of
 
 Function = Callable[..., Any]
 
@@ -57,99 +57,24 @@ def _is_number(value: Any) -> bool:
     return getattr(value, "shape", ()) == () and hasattr(value, "__float__")
 
 
-def backed_up_once(keras_save: Function) -> Function:
-    """`BackupAndRestore._save_model`: one rank writes the weights and what belongs to them, the others wait for it.
-
-    All ranks of a pipeline save the weights together; what belongs to them is the chief's to write.
-    """
-
-    def _save_model(self: Any) -> Any:
-        if pipeline_strategy_of(self.model) is not None and _is_follower(self.model):
-            return self.model.save_weights(self._weights_path, overwrite=True)
-        with written_once(self.model, _name_of(self)) as is_ours:
-            return keras_save(self) if is_ours else None
-
-    return _save_model
-
-
-def restored_in_turn(keras_restore: Function) -> Function:
-    """`BackupAndRestore.on_train_begin`: every rank loads the same state, one after the other."""
-
-    def on_train_begin(self: Any, logs: Any = None) -> Any:
-        if not is_shared(self.model):
-            return keras_restore(self, logs)
-        optimizer = self.model.optimizer
-        if self.model.built and optimizer is not None and not optimizer.built:
-            with self.model.distribute_strategy.scope():  # all ranks together, so not in turn
-                optimizer.build(self.model.trainable_variables)
-        with shared_claims().alone(_name_of(self)):
-            return keras_restore(self, logs)
-
-    return on_train_begin
-
-
-def removed_in_turn(keras_end: Function) -> Function:
-    """`BackupAndRestore.on_train_end`: the first rank, or a pipeline's chief, removes the directory."""
-
-    def on_train_end(self: Any, logs: Any = None) -> Any:
-        if pipeline_strategy_of(self.model) is not None and _is_follower(self.model):
-            return None
-        if not is_shared(self.model):
-            return keras_end(self, logs)
-        with shared_claims().alone(_name_of(self)):
-            return keras_end(self, logs)
-
-    return on_train_end
-
-
-def _name_of(backup: Any) -> str:
-    return f"BackupAndRestore {full_path(backup.backup_dir)}"
-
-
-def _is_follower(model: Any) -> bool:
+def is_follower(model: Any) -> bool:
     """Whether this rank trains `model` together with a chief that is another rank."""
     if model is None:
         return not current_world().is_chief
-    strategy = paceline_strategy_of(model) if hasattr(model, "distribute_strategy") else None
-    return strategy is not None and not strategy.world.is_chief
+    engine = engine_of(model)
+    return engine.group is not None and engine.world is not None and not engine.world.is_chief
 
 
-def _is_left_out(callback: Any) -> bool:
+def is_left_out(callback: Any) -> bool:
     """Whether followers do not call it. Keras's own `TensorBoard` tells them which summaries a step has."""
     return is_chief_only(callback) and type(callback) is not keras.callbacks.TensorBoard
-
-
-def without_chief_only(keras_init: Function) -> Function:
-    """`CallbackList.__init__`, which on followers leaves out what is for the chief only."""
-
-    def __init__(  # noqa: N807
-        self: Any,
-        callbacks: Any = None,
-        add_history: bool = False,
-        add_progbar: bool = False,
-        model: Any = None,
-        **params: Any,
-    ) -> None:
-        if callbacks:
-            callbacks = keras.tree.flatten(callbacks)  # Keras takes a single one for one that may run in a thread
-        if callbacks and _is_follower(model):
-            flat = callbacks
-            callbacks = [callback for callback in flat if not _is_left_out(callback)]
-            for callback in flat:
-                if _is_left_out(callback):
-                    # The script may ask it for its model, which every callback has.
-                    keras.callbacks.Callback.set_model(callback, model)
-                    keras.callbacks.Callback.set_params(callback, params)
-        keras_init(self, callbacks, add_history, add_progbar, model, **params)
-
-    return __init__
 
 
 def to_null_device(keras_begin: Function) -> Function:
     """`CSVLogger.on_train_begin`, which opens the file."""
 
     def on_train_begin(self: Any, logs: Any = None) -> Any:
-        if not _is_follower(self.model):
+        if not is_follower(self.model):
             return keras_begin(self, logs)
         filename, self.filename = self.filename, os.devnull
         try:
@@ -164,7 +89,7 @@ def to_no_summary(keras_writer: property) -> property:
     """`TensorBoard._train_writer` or `._val_writer`."""
 
     def writer(self: Any) -> Any:
-        return FollowersWriter() if _is_follower(self._model) else keras_writer.fget(self)  # type: ignore[misc]
+        return FollowersWriter() if is_follower(self._model) else keras_writer.fget(self)  # type: ignore[misc]
 
     return property(writer)
 
@@ -173,7 +98,7 @@ def on_chief(keras_method: Function) -> Function:
     """A method of `TensorBoard` that writes a file past the summary writers."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return None if _is_follower(self._model) else keras_method(self, *args, **kwargs)
+        return None if is_follower(self._model) else keras_method(self, *args, **kwargs)
 
     return method
 
@@ -183,6 +108,15 @@ def embeddings_saved(keras_method: Function) -> Function:
     of_chief = on_chief(keras_method)
 
     def _log_embeddings(self: Any, epoch: int) -> Any:
-        return (of_chief if pipeline_strategy_of(self._model) is None else keras_method)(self, epoch)
+        return (of_chief if not engine_of(self._model).saves_together else keras_method)(self, epoch)
 
     return _log_embeddings
+
+
+def weights_logged(keras_log: Function) -> Function:
+    """`TensorBoard._log_weights`, which reads each weight."""
+
+    def _log_weights(self: Any, epoch: int) -> Any:
+        return engine_of(self._model).saved(self._model, None, lambda: keras_log(self, epoch))
+
+    return _log_weights

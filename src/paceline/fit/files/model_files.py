@@ -21,10 +21,11 @@ import numpy as np
 
 from paceline.comm.world import current_world
 from paceline.fit import compat
+from paceline.fit.engine import engine_of
 from paceline.fit.files.claims import shared_claims
 from paceline.fit.files.evaluator_saves import saves_nothing
 from paceline.fit.files.replacement import replacing
-from paceline.fit.strategies import paceline_strategy_of
+from paceline.fit.snapshots.callback_files import tell_if_later
 from paceline.strategy.variables import parts_read_together, values_of_all_ranks
 
 Function = Callable[..., Any]
@@ -46,8 +47,8 @@ _here = _Here()
 
 def is_shared(model: Any) -> bool:
     """Whether `model` is one of the replicas that several ranks train together."""
-    strategy = paceline_strategy_of(model) if hasattr(model, "distribute_strategy") else None
-    return strategy is not None and strategy.group.size > 1
+    group = engine_of(model).replicas
+    return group is not None and group.size > 1
 
 
 def moment_of(model: Any) -> str:
@@ -68,7 +69,7 @@ def checksum(variables: Iterable[Any]) -> str:
 def written_once(model: Any, name: str) -> Iterator[bool]:
     """Whether this rank is to write what `name` stands for; what it saves inside is part of that.
 
-    Collective, and true on every rank, for a model with `parts_read_together`.
+    Collective, and true on every rank, for a model with `parts_read_together`; true also where all ranks save together.
 
     Args:
         model: What is saved.
@@ -77,7 +78,7 @@ def written_once(model: Any, name: str) -> Iterator[bool]:
     if saves_nothing():
         yield False
         return
-    if _here.is_writer or not is_shared(model):
+    if _here.is_writer or not is_shared(model) or engine_of(model).saves_together:
         yield True
         return
     claim = shared_claims().claimed(name, moment_of(model))
@@ -114,24 +115,46 @@ def full_path(path: str | os.PathLike[str]) -> str:
     return text if compat.file_utils.is_remote_path(text) or "://" in text else os.path.realpath(text)
 
 
-def saved_once(keras_save: Function) -> Function:
-    """`save_model(model, filepath, …)`, `save_weights` or `Model.export`: one rank does it, the others wait for it."""
+def saved(keras_save: Function) -> Function:
+    """`save_model(model, filepath, …)` or `save_weights`: one rank does it, and the others wait for it or help."""
 
     def save(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(filepath, (str, os.PathLike)):
+        def write() -> Any:
             return keras_save(model, filepath, *args, **kwargs)
+
+        engine = engine_of(model)
+        if not isinstance(filepath, (str, os.PathLike)):
+            return engine.saved(model, filepath, write)
         with written_once(model, full_path(filepath)) as is_ours:
-            return keras_save(model, filepath, *args, **kwargs) if is_ours else None
+            return engine.saved(model, filepath, write) if is_ours else None
 
     return save
+
+
+def loaded(keras_load: Function) -> Function:
+    """`load_weights(model, filepath, …)`, also of a model of which this rank has a part."""
+
+    def load_weights(model: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        tell_if_later(filepath)
+        return engine_of(model).loaded(model, lambda: keras_load(model, filepath, *args, **kwargs))
+
+    return load_weights
+
+
+def model_loaded(keras_load: Function) -> Function:
+    """`load_model(filepath, …)`."""
+
+    def load_model(filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        tell_if_later(filepath)
+        return keras_load(filepath, *args, **kwargs)
+
+    return load_model
 
 
 def _is_replaced(model: Any, filepath: Any) -> bool:
     if not isinstance(filepath, (str, os.PathLike)) or full_path(filepath) != os.path.realpath(filepath):
         return False
-    return current_world().size > 1 or (
-        hasattr(model, "distribute_strategy") and paceline_strategy_of(model) is not None
-    )
+    return current_world().size > 1 or engine_of(model).group is not None
 
 
 def model_replaced(keras_save: Function) -> Function:
@@ -170,22 +193,32 @@ def hdf5_replaced(keras_save: Function) -> Function:
     return save_model_to_hdf5
 
 
-def export_replaced(keras_export: Function) -> Function:
-    """`Model.export`, in its file's or directory's place at once."""
+def exported(keras_export: Function) -> Function:
+    """`Model.export`: one rank does it, in its file's or directory's place at once, and the others wait."""
 
     def export(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _is_replaced(self, filepath):
-            return keras_export(self, filepath, *args, **kwargs)
-        with _replacing(filepath, makes_parents=True) as unfinished:
-            _here.names = (unfinished, os.fspath(filepath))
-            try:
-                # Keras's exports hold the variables that serving reads, not what is distributed about them.
-                with values_of_all_ranks(parts_read_together(self) if is_shared(self) else ()):
-                    return keras_export(self, unfinished, *args, **kwargs)
-            finally:
-                _here.names = None
+        def write(path: Any) -> Any:
+            return engine_of(self).exported(self, lambda: keras_export(self, path, *args, **kwargs))
+
+        if not isinstance(filepath, (str, os.PathLike)):
+            return write(filepath)
+        with written_once(self, full_path(filepath)) as is_ours:
+            if not is_ours:
+                return None
+            return _export_replaced(self, filepath, write) if _is_replaced(self, filepath) else write(filepath)
 
     return export
+
+
+def _export_replaced(model: Any, filepath: Any, write: Function) -> Any:
+    with _replacing(filepath, makes_parents=True) as unfinished:
+        _here.names = (unfinished, os.fspath(filepath))
+        try:
+            # Keras's exports hold the variables that serving reads, not what is distributed about them.
+            with values_of_all_ranks(parts_read_together(model) if is_shared(model) else ()):
+                return write(unfinished)
+        finally:
+            _here.names = None
 
 
 def file_replaced(keras_open: Function) -> Function:
@@ -205,12 +238,6 @@ def _whole_file(path: str) -> Iterator[TextIO]:
         yield file
 
 
-def told_by_its_name(keras_print: Function) -> Function:
-    """Keras's `print_msg`, which calls an export by the name that the user gave it."""
-
-    def print_msg(message: Any, *args: Any, **kwargs: Any) -> Any:
-        if _here.names is not None and isinstance(message, str):
-            message = message.replace(*_here.names)
-        return keras_print(message, *args, **kwargs)
-
-    return print_msg
+def by_its_name(message: Any) -> Any:
+    """What Keras says of an export, with the name that the user gave it."""
+    return message.replace(*_here.names) if _here.names is not None and isinstance(message, str) else message

@@ -1,8 +1,7 @@
-"""Files that callbacks write, in a `fit` that resumes: rows of `CSVLogger`, backups, weights newer than the snapshot.
+"""Files that callbacks write, in a `fit` that resumes: rows of `CSVLogger`, weights newer than the snapshot.
 
 CSVLogger          rows of epochs that will be repeated are removed
-BackupAndRestore   does nothing: its weights are from another step than the position in the data, the random generators
-                   and the other callbacks
+BackupAndRestore   does nothing (`files/backups.py`)
 ModelCheckpoint    its files stay, and may be from later than the snapshot: who loads one meets weights that the run
                    had not reached yet. What the file held then is nowhere: it can only be said.
 
@@ -10,7 +9,6 @@ ModelCheckpoint    its files stay, and may be from later than the snapshot: who 
     rerun       └─ resumes ─ a callback loads best.keras ─ best.keras written again
 """
 
-import functools
 import logging
 import os
 import time
@@ -23,30 +21,9 @@ from typing import Any
 import keras
 
 from paceline.comm.world import current_world
-from paceline.fit import compat
 from paceline.resilience.parts import Part, Saved, Scope
-from paceline.strategy.seams import Seam
 
 _LOGGER = logging.getLogger("paceline")
-
-Function = Callable[..., Any]
-
-
-def rows(is_in_fit: Callable[[], bool]) -> list[Seam]:
-    """The replacements of what loads weights and models, and of `BackupAndRestore`.
-
-    Args:
-        is_in_fit: Whether a `fit` that takes snapshots is going on.
-    """
-    newer = "a file of a step that will be taken again is told"
-    return [
-        *(
-            Seam(keras.callbacks.BackupAndRestore, hook, _inactive(hook, is_in_fit), "snapshots do what it does")
-            for hook in _HOOKS
-        ),
-        Seam(compat.saving_api, "load_weights", functools.partial(told, position=1), newer, copies=""),
-        Seam(compat.saving_api, "load_model", functools.partial(told, position=0), newer, copies=""),
-    ]
 
 
 # CSVLogger
@@ -156,37 +133,6 @@ def _is_real(callback: Any) -> bool:
     return file is not None and not file.closed and file.name != os.devnull
 
 
-# BackupAndRestore
-
-_HOOKS = ("on_train_begin", "on_train_batch_end", "on_epoch_end", "on_train_end")
-"""All that it does: it restores, saves, saves, and removes."""
-
-
-def _inactive(hook: str, is_in_fit: Callable[[], bool]) -> Callable[[Function], Function]:
-    """Wraps `BackupAndRestore`'s method `hook`, which does nothing in a `fit` that takes snapshots."""
-
-    def wrap(keras_hook: Function) -> Function:
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if not is_in_fit():
-                return keras_hook(self, *args, **kwargs)
-            if hook == "on_train_begin" and current_world().is_chief:
-                _tell_of_backups(str(self.backup_dir))
-            return None
-
-        return method
-
-    return wrap
-
-
-def _tell_of_backups(backup_dir: str) -> None:
-    text = "BackupAndRestore is inactive in this fit, because the fit takes snapshots and resumes only from snapshots."
-    if Path(backup_dir).exists():
-        text += " The files in %s are not read or changed; a run without snapshots resumes from them."
-        _LOGGER.warning(text, backup_dir)
-    else:
-        _LOGGER.info(text)
-
-
 # ModelCheckpoint
 
 
@@ -213,17 +159,8 @@ def ended() -> None:
     _gaps.clear()
 
 
-def told(keras_load: Function, position: int) -> Function:
-    """A function that loads the file which is its argument at `position`; says so if that is too new."""
-
-    def load(*args: Any, **kwargs: Any) -> Any:
-        _tell_if_later(args[position] if len(args) > position else kwargs.get("filepath"))
-        return keras_load(*args, **kwargs)
-
-    return load
-
-
-def _tell_if_later(path: Any) -> None:
+def tell_if_later(path: Any) -> None:
+    """Weights or a model are loaded from `path`: says so if the file is of a step that will be taken again."""
     if not _gaps or not current_world().is_chief:
         return
     try:

@@ -20,7 +20,7 @@ import keras
 from paceline.data.streams import num_read_behind
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
-from paceline.fit.dealing.worker_data import WorkerData
+from paceline.fit.dataset_functions import ReadElsewhere
 from paceline.fit.snapshots.data_position import (
     DATA,
     GENERATORS,
@@ -163,7 +163,7 @@ class DataCursor:
         return self._live
 
     def _come_to(self, target: DataPosition, dataset: Any) -> Any:
-        if isinstance(dataset, WorkerData):
+        if isinstance(dataset, ReadElsewhere):
             return dataset.begin_anew(is_told=self._is_chief)
         *before, current = target.cursor.batches or (0,)
         if self._epochs.reading is not None:
@@ -277,7 +277,7 @@ class DataCursor:
         self._batches += batches
         if isinstance(adapter, compat.GeneratorDataAdapter):
             skip_batches_later(
-                self._epochs._given, num_read_behind(len(compat.first_batches(adapter)), batches), self._is_chief
+                self._epochs.given, num_read_behind(len(compat.first_batches(adapter)), batches), self._is_chief
             )
             return
         if self._epochs.reading is None:  # numbers of epochs are with the generators

@@ -26,7 +26,7 @@ from paceline.data.iterator_state import (
 from paceline.data.local_batches import WHOLE, form_of
 from paceline.data.shuffles import shuffles_made_later
 from paceline.fit import compat
-from paceline.fit.dealing.worker_data import WorkerData
+from paceline.fit.dataset_functions import ReadElsewhere
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
 from paceline.resilience.baseline import mark_changed, take_baseline
 from paceline.resilience.object_state import MAX_SMALL_BYTES, Frozen, Tensors, decode
@@ -144,7 +144,7 @@ class SavedIterator:
         self._is_arrays = isinstance(adapter, compat.ArrayDataAdapter)
         is_python = isinstance(adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
         self._is_of_tensorflow = not is_python and epochs.reading is None
-        self._may_have_state = self._is_of_tensorflow and not isinstance(epochs._distributed_dataset, WorkerData)
+        self._may_have_state = self._is_of_tensorflow and not isinstance(epochs._distributed_dataset, ReadElsewhere)
         self._num_shuffles = 0
 
     @property

@@ -11,12 +11,10 @@ from paceline.cluster import environment
 from paceline.comm.world import World
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
-from paceline.fit.pipelining.stage_parts import stage_parts
+from paceline.fit.engine import engine_of
 from paceline.fit.snapshots.callback_state import callbacks_part
 from paceline.fit.snapshots.data_position import Cursor
 from paceline.fit.snapshots.fit_progress import numbers_of, plain
-from paceline.fit.snapshots.model_state import model_parts
-from paceline.fit.strategies import pipeline_strategy_of
 from paceline.resilience.manager import SnapshotManager
 from paceline.resilience.object_state import decode
 from paceline.resilience.parts import Part, Saved, Scope
@@ -47,7 +45,7 @@ def result_parts(model: Any, callbacks: Callable[[], Sequence[Any]], *, is_chief
         speaks: Whether it says what all ranks that train the model see.
     """
     return [
-        *(model_parts(model, is_chief=speaks) if pipeline_strategy_of(model) is None else stage_parts(model)),
+        *engine_of(model).parts(model, speaks=speaks),
         callbacks_part(callbacks, is_chief=is_chief),
         random_part(),
         Part(STOPPED, Scope.RANK, lambda _: bool(model.stop_training), lambda saved: _stop(model, saved)),

@@ -10,16 +10,17 @@ import numpy as np
 from paceline.comm.world import World
 from paceline.events.bus import bus
 from paceline.events.worker_events import BatchDone, EpochBegan, EpochEnded, FitBegan, FitEnded, StepDone, TraceBegan
+from paceline.fit.run import FitObserver
 
 
-class FitProgress:
-    """Counts one `fit`.
+class FitProgress(FitObserver):
+    """Counts one `fit`. It observes one that takes no snapshots.
 
     Args:
         world: The ranks that train its model.
         call: The number of this call of `fit` in the script, from 0.
         step: Optimizer steps of the job before this `fit`.
-        model: What it trains, if `count` is called.
+        model: What it trains, if it observes the `fit`.
     """
 
     def __init__(self, world: World, call: int, step: int, model: Any = None) -> None:
@@ -65,7 +66,7 @@ class FitProgress:
         bus.emit(BatchDone(self._rank, self.step, self.epoch, is_validation))
 
     def tracing(self) -> None:
-        """The next step is traced first."""
+        """See `FitObserver`: the next step is traced first."""
         bus.emit(TraceBegan(self._rank))
 
     def epoch_ended(self, logs: Mapping[str, Any] | None) -> None:
@@ -79,21 +80,21 @@ class FitProgress:
 
     # For a `fit` that nothing else follows, and for what callbacks run within one.
 
-    def count(self, hook: str, args: Any, kwargs: Any, callbacks: Any) -> None:
-        """The `hook` of a list of callbacks has run: that of this `fit`, or of another one within it."""
+    def hook_ended(self, hook: str, callbacks: Any, position: int, logs: Any) -> None:
+        """See `FitObserver`."""
         if hook == "on_train_begin" and callbacks.model is self._model:
             self._callbacks = callbacks
         if callbacks is not self._callbacks:
             self.count_others(hook, callbacks.model)
         elif hook == "on_epoch_begin":
-            self.begin_epoch(args[0])
+            self.begin_epoch(position)
             self.epoch_has_begun()
         elif hook == "on_train_batch_end":
-            self.step_done(args[0])
+            self.step_done(position)
         elif hook == "on_test_batch_end":
             self.batch_done(is_validation=True)
         elif hook == "on_epoch_end":
-            self.epoch_ended(logs_in(args, kwargs))
+            self.epoch_ended(logs)
 
     def count_others(self, hook: str, model: Any) -> None:
         """A callback evaluates, predicts, or trains another model."""
@@ -102,16 +103,11 @@ class FitProgress:
             count_traces = getattr(model.predict_function, "experimental_get_tracing_count", None)
             if count_traces is not None and count_traces() == 0:
                 self.tracing()
-        elif hook in HOOKS_OF_BATCHES:
+        elif hook in _HOOKS_OF_BATCHES:
             self.batch_done(is_validation=False)
 
 
-HOOKS_OF_BATCHES = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end")
-
-
-def logs_in(args: Any, kwargs: Any) -> Any:
-    """The logs that a hook of an epoch or a batch was given."""
-    return args[1] if len(args) > 1 else kwargs.get("logs")
+_HOOKS_OF_BATCHES = ("on_train_batch_end", "on_test_batch_end", "on_predict_batch_end")
 
 
 def numbers_of(logs: Mapping[str, Any]) -> dict[str, float | None]:

@@ -13,13 +13,14 @@ import time
 from typing import Any
 
 from paceline.comm.step_flags import flags_of_all
-from paceline.comm.world import World
+from paceline.comm.world import World, current_world
 from paceline.errors import EXIT_PREEMPTED
 from paceline.events.bus import bus
 from paceline.events.worker_events import Preempted, TrainingResumed
 from paceline.fit import compat
 from paceline.fit.building import build_from
-from paceline.fit.dealing.dealt_functions import drain, logs_by_now
+from paceline.fit.engine import engine_of
+from paceline.fit.run import FitObserver
 from paceline.fit.snapshots import callback_files, callback_state
 from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.data_position import DATA
@@ -36,7 +37,8 @@ from paceline.fit.snapshots.model_state import look_again
 from paceline.fit.snapshots.skipped_fits import FinishedFits
 from paceline.fit.snapshots.validation import Validation
 from paceline.resilience.manager import SnapshotManager
-from paceline.resilience.parts import Captured, Part, Saved, Scope, capture
+from paceline.resilience.parts import Arrays, Captured, Part, Saved, Scope, capture
+from paceline.resilience.random_generators import warn_of_unrestorable_draws
 from paceline.resilience.restored_parts import SavedParts
 from paceline.resilience.schedule import Schedule
 from paceline.resilience.write_failures import tell_of_leaving
@@ -47,7 +49,7 @@ _LEAVING_SECONDS = 6.0
 _END_SECONDS = 120.0
 
 
-class Recorder:
+class Recorder(FitObserver):
     """Takes the snapshots of one `fit`, and brings it back to where one was taken.
 
     Args:
@@ -76,6 +78,7 @@ class Recorder:
     ) -> None:
         self.model = model
         self.progress = progress
+        self._engine = engine_of(model)
         self._manager = manager
         self._schedule = schedule
         self._world = world
@@ -96,13 +99,47 @@ class Recorder:
         self._before_validation: Captured | None = None
         self._snapshot_at = time.monotonic()
 
-    # What the seams tell.
+    # What happens in `fit`.
 
-    def follow(self, epochs: Any) -> DataCursor:
-        """A new epoch iterator in this `fit`: the first one is over its training data."""
+    def follows(self, epochs: Any) -> DataCursor:
+        """See `FitObserver`. The first iterator is over the training data."""
         cursor = DataCursor(epochs, is_chief=self._manager.leads, follows_source=self._data is None)
         self._data = self._data or cursor
         return cursor
+
+    def hook_begins(self, hook: str, callbacks: Any, logs: Any) -> None:
+        """See `FitObserver`."""
+        if hook == "on_train_begin" and callbacks.model is self.model:
+            self.train_begins(callbacks)
+        elif callbacks is not self._callbacks:
+            return
+        elif hook == "on_test_begin":
+            self.validation_begins()
+        elif hook == "on_epoch_end":
+            self.epoch_ends(logs)
+
+    def hook_ended(self, hook: str, callbacks: Any, position: int, logs: Any) -> None:
+        """See `FitObserver`."""
+        if hook == "on_train_begin" and callbacks.model is self.model:
+            self.train_begun(callbacks)
+        elif callbacks is not self._callbacks:
+            self.progress.count_others(hook, callbacks.model)
+        elif hook == "on_train_batch_end":
+            self.step_ended(position, logs)
+        elif hook == "on_test_batch_end":
+            self.validation_step_ended()
+        elif hook == "on_epoch_begin":
+            self.epoch_begun(position)
+        elif hook == "on_epoch_end":
+            self.progress.epoch_ended(logs)
+
+    def tracing(self) -> None:
+        """See `FitObserver`."""
+        self.progress.tracing()
+
+    def traced(self, graph: Any) -> None:
+        """See `FitObserver`."""
+        warn_of_unrestorable_draws(graph, is_chief=current_world().is_chief)
 
     def train_begins(self, callbacks: Any) -> None:
         """The callbacks' `on_train_begin` is about to run."""
@@ -134,10 +171,6 @@ class Recorder:
                     epoch + 1,
                     wanted,
                 )
-
-    def owns(self, callbacks: Any) -> bool:
-        """Whether this is the list of this `fit`."""
-        return callbacks is self._callbacks
 
     def epoch_begun(self, epoch: int) -> None:
         """The callbacks' `on_epoch_begin` has run."""
@@ -225,9 +258,9 @@ class Recorder:
         callback_files.ended()
         self._past.raised.add(self._fit_call)
 
-    def logs_of_last_step(self, logs: Any) -> Any:
-        """What Keras should take for the last step's logs, given what it has: none, in an epoch that was over."""
-        return self._logs if self._logs_are_restored and not logs else logs
+    def logs_of_last_step(self, model: Any, logs: Any) -> Any:
+        """See `FitObserver`: Keras has none in an epoch that was over, as its last step was in another process."""
+        return self._logs if model is self.model and self._logs_are_restored and not logs else logs
 
     # Taking.
 
@@ -237,17 +270,20 @@ class Recorder:
         return [
             *result_parts(self.model, lambda: callbacks, is_chief=self._world.is_chief, speaks=self._manager.leads),
             self._validation.part(),
-            Part("logs", Scope.RANK, lambda arrays: arrays.value(plain(logs_by_now(self._logs))), self._restore_logs),
+            Part("logs", Scope.RANK, self._captured_logs, self._restore_logs),
             self._past.part(),
             self._data.part(lambda: bool(self.model.stop_training)),
         ]
+
+    def _captured_logs(self, arrays: Arrays) -> Any:
+        return arrays.value(plain(self._engine.logs_by_now(self._logs)))
 
     def _restore_logs(self, saved: Saved) -> None:
         self._logs, self._logs_are_restored = saved.value, True
 
     def _captured(self, *, ends_fit: bool = False) -> Captured:
         assert self._data is not None
-        drain(self.model)  # under parameter servers the cursor is ahead of the steps that have ended
+        self._engine.settle(self.model)  # under parameter servers the cursor is ahead of the steps that have ended
         compat.wait_for_callbacks(self._callbacks)
         of_end = [self._data.source.part()] if ends_fit else []  # the next `fit` may go on from it
         return capture([*self._parts(), self._csv_files, *of_end], self._manager.layout)

@@ -12,7 +12,8 @@ import numpy as np
 from paceline.comm.group import Reduction
 from paceline.comm.world import World
 from paceline.fit.building import build_from
-from paceline.fit.snapshots.data_cursor import DataCursor, Unfollowed
+from paceline.fit.run import FitObserver
+from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.data_position import DATA
 from paceline.fit.snapshots.fit_parts import STOPPED, result_parts
 from paceline.fit.snapshots.validation import Validation
@@ -64,7 +65,7 @@ class FinishedFits:
         self.raised = set(told["raised"])
 
 
-class SkippedFit:
+class SkippedFit(FitObserver):
     """Stands in for a recorder while a `fit` that had ended is passed over.
 
     Args:
@@ -82,10 +83,10 @@ class SkippedFit:
         self._speaks = manager.leads
         self._data: DataCursor | None = None
 
-    def follow(self, epochs: Any) -> DataCursor | Unfollowed:
-        """The training data, which is left where the `fit` had left it."""
+    def follows(self, epochs: Any) -> DataCursor | None:
+        """See `FitObserver`: the training data, which is left where the `fit` had left it."""
         if self._data is not None:
-            return Unfollowed()
+            return None
         self._data = DataCursor(epochs, self._speaks)
         return self._data
 
@@ -145,13 +146,13 @@ class SkippedFit:
         self._past.are_exact = True
         return None if earlier is None else self._manager.saved(earlier)
 
-    def over(self, model: Any, keras_fit: Callable[..., Any], arguments: Any) -> Any:
+    def over(self, model: Any, fit: Callable[..., Any], arguments: Any) -> Any:
         """The `History` that the `fit` had returned. Collective."""
         batches = tuple(self._snapshot.of(DATA).state["cursor"]["batches"])
         if self._end is None:  # the newest knows of it, unless the script took no snapshots in this `fit` then
             batches = self._past_of_snapshot.batches.get(self._fit_call, batches)
         callbacks = keras.tree.flatten(arguments.get("callbacks") or [])
-        history = keras_fit(**{**arguments, "epochs": 0, "initial_epoch": 0, "callbacks": None, "verbose": 0})
+        history = fit(epochs=0, initial_epoch=0, callbacks=None, verbose=0)
         assert self._data is not None
         self._data.advance(batches)
         build_from(model, self._data.element_spec)

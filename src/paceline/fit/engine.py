@@ -1,0 +1,311 @@
+"""Engines: how a model trains under one kind of strategy. The one place that asks which strategy a model has.
+
+    replaced methods of Keras ─► engine_of(model) ─► Engine         plain Keras: no strategy, or one of TensorFlow's
+                                                 ─► Replicas        `fit/replicas.py`: the ranks divide each step
+                                                 ─► Servers         `parameter_server/engine.py`: workers make the steps
+                                                 ─► Pipeline        `pipeline/engine.py`: a step goes through stages
+
+`Engine` does in each method what plain Keras does, and the others say what differs. What Keras would do is a function
+`keras`, with which a method ends if nothing else is to be done. An engine has no state of its own but the strategy:
+models remember nothing of it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from paceline.comm.group import Group
+from paceline.comm.world import World, current_world
+from paceline.data.index_batches import IndexDivision
+from paceline.data.local_batches import divided, local_batches
+from paceline.data.repetitions import with_own_draws
+from paceline.data.streams import one_ahead
+from paceline.fit.compat import GeneratorDataAdapter
+from paceline.fit.run import telling_of_traces
+from paceline.fit.snapshots.model_state import model_parts
+from paceline.fit.training_apart import refuse_training_apart
+from paceline.resilience.parts import Part
+from paceline.strategy.as_one_worker import is_as_one_worker
+
+Function = Callable[..., Any]
+
+
+class Engine:
+    """Plain Keras, under no strategy or one of TensorFlow's own.
+
+    Args:
+        strategy: The model's; None: it has none.
+    """
+
+    strategy_class: ClassVar[type] = object
+    """Whose models it trains."""
+    reads_alike: ClassVar[bool] = False
+    """Whether all ranks iterate over the same data."""
+    saves_together: ClassVar[bool] = False
+    """Whether all ranks take part when the model is saved, because none has all of it."""
+
+    takes_steps_here: ClassVar[bool] = True
+    """Whether this process computes whole steps, of all rows or its own."""
+
+    def __init__(self, strategy: Any = None) -> None:
+        self.strategy = strategy
+
+    @property
+    def world(self) -> World | None:
+        """The ranks whose calls of `fit` are one: they take snapshots together. None: each trains by itself."""
+        world = current_world()
+        return None if self.strategy is not None or world.size > 1 else world
+
+    @property
+    def models(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of each model that the world trains."""
+        return () if self.world is None else self.world.models
+
+    @property
+    def group(self) -> Group | None:
+        """All ranks that take the same steps, and so must decide alike; None: there are no others."""
+        return None
+
+    @property
+    def replicas(self) -> Group | None:
+        """The ranks that share the rows of a batch; None: there are no others."""
+        return None
+
+    # A call of `fit`, `evaluate` or `predict`.
+
+    @classmethod
+    def check_foreign(cls, model: Any, method: str) -> None:
+        """What a model that another engine trains is told, in a process that could have this one; before any step.
+
+        Raises:
+            ConfigurationError, ValueError: it must not train like this.
+        """
+
+    def check(self, model: Any, method: str, arguments: dict[str, Any]) -> None:
+        """Refuses what this engine cannot do, before anything else is done; it may change the arguments.
+
+        Plain Keras in a job of several workers: each would train a model of its own.
+
+        Args:
+            model: Whose method is called.
+            method: `fit`, `evaluate` or `predict`.
+            arguments: Of the call, without defaults.
+
+        Raises:
+            ConfigurationError, ValueError, RuntimeError: it cannot do that.
+        """
+        if method == "fit" and self.group is None:
+            refuse_training_apart(self.strategy)
+
+    @contextmanager
+    def running(self, model: Any, method: str) -> Iterator[None]:
+        """Around a call of `fit`, `evaluate`, `predict`, or one of their like on one batch."""
+        del model
+        if method == "fit" and self.group is None:
+            with current_world().training_alone():
+                yield
+        else:
+            yield
+
+    def on_batch(self, model: Any, arguments: dict[str, Any], method: str, keras: Function) -> Any:
+        """`train_on_batch`, `test_on_batch` or `predict_on_batch`.
+
+        Args:
+            model: Whose method is called.
+            arguments: Of the call, without defaults.
+            method: Its name.
+            keras: Keras's; takes the arguments.
+        """
+        del model, method
+        return keras(**arguments)
+
+    # Of a model.
+
+    def compiled(self, model: Any, jit_compile: Any, keras: Callable[[], Any]) -> Any:
+        """`model.compile`.
+
+        Args:
+            model: Whose method is called.
+            jit_compile: What it was given.
+            keras: Compiles.
+        """
+        del model, jit_compile
+        return keras()
+
+    def built(self, model: Any, iterator: Any, data_batch: Any, keras: Callable[[], None]) -> None:
+        """`_maybe_symbolic_build`, before the first step over an iterator or of a batch.
+
+        Args:
+            model: To be built.
+            iterator: The epoch iterator; None: the step is of `data_batch`.
+            data_batch: A batch.
+            keras: Builds, from a batch that it draws.
+        """
+        del model, iterator, data_batch
+        keras()
+
+    def function(self, model: Any, step: Function, keras: Function) -> Any:
+        """`_make_function`: from a step to what Keras's loops call for each execution.
+
+        Args:
+            model: Whose step.
+            step: `train_step` or `test_step`.
+            keras: From a step to a function of an iterator.
+        """
+        del model
+        return keras(telling_of_traces(step))
+
+    def predict_function(self, model: Any, keras: Callable[[], Any]) -> Any:
+        """`make_predict_function`, where one is to be made.
+
+        Args:
+            model: Whose.
+            keras: Makes Keras's, and returns it.
+        """
+        del model
+        return keras()
+
+    def reset(self, model: Any) -> None:
+        """The model's metrics are about to be reset, with which epochs and evaluations begin."""
+
+    def settle(self, model: Any) -> None:
+        """Waits until no step of `model` runs anywhere. Snapshots and files come after that.
+
+        Raises:
+            Exception: what a step has raised.
+        """
+
+    def epoch_logs(self, model: Any, logs: Any, keras: Callable[[Any], Any]) -> Any:
+        """`_get_metrics_result_or_logs`: the logs of an epoch or an evaluation.
+
+        Args:
+            model: Whose.
+            logs: Of the last step.
+            keras: From the logs of a step to those of the epoch.
+        """
+        del model
+        return keras(logs)
+
+    def logs_by_now(self, logs: Any) -> Any:
+        """The logs of a step as a snapshot has them."""
+        return logs
+
+    def logs_for(self, hook: str, callbacks: Sequence[Any], logs: Any) -> Any:
+        """The logs that callbacks are given.
+
+        Args:
+            hook: Which of their hooks is about to be called.
+            callbacks: All of them.
+            logs: What Keras gives them.
+        """
+        del hook, callbacks
+        return logs
+
+    # Data.
+
+    def distributed(self, epoch: Any, dataset: Any) -> Any:
+        """What this process reads of a dataset that Keras has made.
+
+        Args:
+            epoch: The epoch iterator (`fit/epochs.py`), which learns what the data are.
+            dataset: What it reads.
+        """
+        is_stream = isinstance(epoch.data_adapter, GeneratorDataAdapter)
+        if isinstance(by_index := divided(dataset), IndexDivision):  # to know its position
+            dataset = local_batches(dataset, 0, 1, division=by_index)
+        dataset, epoch.draws = with_own_draws(dataset)
+        return self.strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
+
+    # Snapshots and files.
+
+    def parts(self, model: Any, *, speaks: bool) -> list[Part]:
+        """What a snapshot has of the model, its optimizer and its metrics.
+
+        Args:
+            model: Which.
+            speaks: Whether this rank says what all ranks that train the model see.
+        """
+        return model_parts(model, is_chief=speaks)
+
+    def saved(self, model: Any, filepath: Any, write: Callable[[], Any]) -> Any:
+        """A file of the model is written. Collective if `saves_together`.
+
+        Args:
+            model: Which.
+            filepath: Where to; None: what is written is no file of its own.
+            write: Writes it, and may read every variable.
+        """
+        del model, filepath
+        return write()
+
+    def exported(self, model: Any, write: Callable[[], Any]) -> Any:
+        """The model is exported for serving.
+
+        Args:
+            model: Which.
+            write: Exports it.
+        """
+        del model
+        return write()
+
+    def loaded(self, model: Any, read: Callable[[], Any]) -> Any:
+        """Weights of the model are read from a file.
+
+        Args:
+            model: Which.
+            read: Reads them, and assigns each variable.
+        """
+        del model
+        return read()
+
+
+_engines: dict[type, type[Engine]] = {}
+
+
+def register(engine: type[Engine]) -> None:
+    """From now on `engine` trains the models of its class of strategies; those of a subclass may have another one."""
+    _engines[engine.strategy_class] = engine
+
+
+def engine_of(model: Any) -> Engine:
+    """The engine that trains `model`: of the strategy in whose scope it was made.
+
+    Plain Keras while one worker's step is traced, and for whatever is no model of Keras's.
+    """
+    strategy = getattr(model, "_distribute_strategy", None)
+    return Engine() if strategy is None else _engine_for(strategy)
+
+
+def engine_in_scope(strategy: Any) -> Engine:
+    """The engine of the models that are made in the scope of `strategy`."""
+    return _engine_for(strategy)
+
+
+def _engine_for(strategy: Any) -> Engine:
+    for class_ in type(strategy).__mro__:
+        if class_ in _engines:
+            engine = _engines[class_](strategy)
+            return Engine() if engine.reads_alike and is_as_one_worker() else engine
+    return Engine(strategy)
+
+
+def check_foreign(model: Any, method: str) -> None:
+    """Refuses a call of a model that must not train beside another engine's.
+
+    Raises:
+        ConfigurationError, ValueError: that is so.
+    """
+    own = engine_of(model)
+    for engine in _engines.values():
+        if type(own) is not engine:
+            engine.check_foreign(model, method)
+
+
+def check_call(model: Any, method: str, arguments: dict[str, Any]) -> None:
+    """Refuses a call of `fit`, `evaluate` or `predict` that its engine, or another one, cannot allow.
+
+    Raises:
+        ConfigurationError, ValueError, RuntimeError: that is so.
+    """
+    check_foreign(model, method)
+    engine_of(model).check(model, method, arguments)

@@ -1,0 +1,198 @@
+"""The engine of parameter servers: the chief runs Keras's loop and deals steps, workers make them."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from paceline.comm.world import World, current_world
+from paceline.data.streams import one_ahead
+from paceline.fit.building import build_as_far_as_known, shapes_of
+from paceline.fit.compat import GeneratorDataAdapter
+from paceline.fit.engine import Engine, Function
+from paceline.parameter_server.dealt_functions import (
+    DealtFunction,
+    DealtLogs,
+    DealtPrediction,
+    Deferred,
+    cancel,
+    drain,
+    end_pass,
+)
+from paceline.parameter_server.home_metrics import as_it_is
+from paceline.parameter_server.refused_fits import check_made_after_strategy, check_not_alone, checked
+from paceline.parameter_server.tables.tensorflow_saves import in_one_piece
+from paceline.parameter_server.worker_data import worker_data_of
+from paceline.strategy.parameter_server import ParameterServerStrategy
+
+_LOGGER = logging.getLogger("paceline")
+
+_WITHOUT_LOGS = (
+    keras.callbacks.Callback,
+    keras.callbacks.BackupAndRestore,
+    keras.callbacks.ProgbarLogger,
+    keras.callbacks.TensorBoard,
+    keras.callbacks.TerminateOnNaN,
+)
+"""Callbacks that take the logs of a batch as they are, also empty ones."""
+
+
+class Servers(Engine):
+    """See the module, and `Engine`."""
+
+    strategy_class = ParameterServerStrategy
+    takes_steps_here = False
+
+    @property
+    def world(self) -> World | None:
+        """See `Engine`: the chief is alone among the ranks."""
+        world = current_world()
+        return None if world.size > 1 else world
+
+    @classmethod
+    def check_foreign(cls, model: Any, method: str) -> None:
+        """See `Engine`: a model without a strategy would train on the chief of a cluster."""
+        if method == "fit":
+            check_not_alone(model)
+
+    def check(self, model: Any, method: str, arguments: dict[str, Any]) -> None:
+        """See `Engine`. A function in place of data becomes a dataset that stands for what workers read."""
+        checked(model, method, arguments, self.strategy)
+
+    @contextmanager
+    def running(self, model: Any, method: str) -> Iterator[None]:
+        """See `Engine`: however the call ends, no step is running afterwards."""
+        drain(model)  # a callback of a `fit` may evaluate
+        try:
+            with super().running(model, method):
+                yield
+            end_pass(model)
+        except BaseException:
+            cancel(model)
+            raise
+
+    def on_batch(self, model: Any, arguments: dict[str, Any], method: str, keras: Function) -> Any:
+        """See `Engine`."""
+        if method != "predict_on_batch":
+            return keras(**arguments)
+        model.make_predict_function()
+        [outputs] = model.predict_function([(arguments["x"],)]).wait()
+        return tf.nest.map_structure(_as_array, outputs)
+
+    def compiled(self, model: Any, jit_compile: Any, keras: Callable[[], Any]) -> Any:
+        """See `Engine`."""
+        if jit_compile not in (None, False, "auto"):
+            _LOGGER.warning(
+                "jit_compile=True: XLA cannot compile a step whose variables lie on parameter servers; the step "
+                "runs without XLA, with the same numbers."
+            )
+        return keras()
+
+    def built(self, model: Any, iterator: Any, data_batch: Any, keras: Callable[[], None]) -> None:
+        """See `Engine`: from shapes, as far as that goes."""
+        build_as_far_as_known(model, shapes_of(iterator, data_batch), self.strategy)
+
+    def function(self, model: Any, step: Function, keras: Function) -> Any:
+        """See `Engine`."""
+        return DealtFunction(model, step)
+
+    def predict_function(self, model: Any, keras: Callable[[], Any]) -> Any:
+        """See `Engine`."""
+        return DealtPrediction(model)
+
+    def reset(self, model: Any) -> None:
+        """See `Engine`: all steps have ended."""
+        drain(model)
+        check_made_after_strategy([*model.variables, *model.metrics_variables])
+        for function in (model.train_function, model.test_function):
+            if isinstance(function, DealtFunction):
+                function.begin()
+
+    def settle(self, model: Any) -> None:
+        """See `Engine`."""
+        drain(model)
+
+    def epoch_logs(self, model: Any, logs: Any, keras: Callable[[Any], Any]) -> Any:
+        """See `Engine`: once all its steps have ended."""
+        if not isinstance(logs, DealtLogs):
+            return keras(logs)
+        end_pass(model)
+        # An evaluation that follows resets the metrics.
+        return {name: as_it_is(value) for name, value in keras(logs.now()).items()}
+
+    def logs_by_now(self, logs: Any) -> Any:
+        """See `Engine`: of the steps that have ended."""
+        return logs.now() if isinstance(logs, DealtLogs) else logs
+
+    def logs_for(self, hook: str, callbacks: Sequence[Any], logs: Any) -> Any:
+        """See `Engine`. Who looks at a batch's logs or outputs waits for them; the others let workers take steps."""
+        match hook:
+            case "on_train_batch_end" | "on_test_batch_end":
+                is_empty = isinstance(logs, DealtLogs) and not logs
+                return logs.of_a_step() if is_empty and any(_looks_at_logs(one, hook) for one in callbacks) else logs
+            case "on_predict_batch_end":
+                deferred = (logs or {}).get("outputs")
+                if isinstance(deferred, Deferred) and any(map(_looks_at_outputs, callbacks)):
+                    steps = deferred.wait()
+                    return {**logs, "outputs": steps[0] if len(steps) == 1 else tf.nest.map_structure(_joined, *steps)}
+            case "on_epoch_end":
+                _notice_nan(callbacks, logs)
+        return logs
+
+    def distributed(self, epoch: Any, dataset: Any) -> Any:
+        """See `Engine`: the chief reads all of it, and deals its batches; or each worker reads its own."""
+        is_stream = isinstance(epoch.data_adapter, GeneratorDataAdapter)
+        return one_ahead(dataset) if is_stream else worker_data_of(dataset)
+
+    def saved(self, model: Any, filepath: Any, write: Callable[[], Any]) -> Any:
+        """See `Engine`."""
+        drain(model)
+        return write()
+
+    def exported(self, model: Any, write: Callable[[], Any]) -> Any:
+        """See `Engine`: whoever serves the model looks rows up in a variable, not in shards on servers."""
+        drain(model)
+        with in_one_piece(model):
+            return write()
+
+
+def _notice_nan(callbacks: Sequence[Any], logs: Any) -> None:
+    """Keras's `TerminateOnNaN`, which looks at batches, sees the whole epoch.
+
+    At the end of a batch the chief knows the loss of the steps that have ended; of a short epoch, of none.
+    """
+    for callback in callbacks:
+        if isinstance(callback, keras.callbacks.TerminateOnNaN) and not callback.model.stop_training:
+            callback.on_batch_end(callback.params["steps"] - 1 if callback.params.get("steps") else 0, logs)
+
+
+def _looks_at_outputs(callback: Any) -> bool:
+    own = type(callback).on_predict_batch_end
+    return own not in (
+        keras.callbacks.Callback.on_predict_batch_end,
+        keras.callbacks.ProgbarLogger.on_predict_batch_end,
+    )
+
+
+def _looks_at_logs(callback: Any, hook: str) -> bool:
+    if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq == "epoch":
+        return False
+    # Keras's own of the first calls the second.
+    names = ("on_train_batch_end", "on_batch_end") if hook == "on_train_batch_end" else (hook,)
+    own = [getattr(callback, name) for name in names]
+    functions = [getattr(method, "__func__", method) for method in own]
+    return any(
+        all(function is not getattr(kind, name) for kind in _WITHOUT_LOGS)
+        for name, function in zip(names, functions, strict=True)
+    )
+
+
+def _joined(*outputs: Any) -> Any:
+    return tf.concat(outputs, 0)
+
+
+def _as_array(output: Any) -> Any:
+    return output if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)) else keras.ops.convert_to_numpy(output)

@@ -1,0 +1,84 @@
+"""The engine of pipelines: each rank has some layers of the model, and a step goes through the stages."""
+
+import os
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from paceline.errors import ConfigurationError
+from paceline.fit import compat
+from paceline.fit.beginning import compare_over_ranks, facts_of
+from paceline.fit.building import shapes_of
+from paceline.fit.engine import Function
+from paceline.fit.replicas import Replicas
+from paceline.fit.run import Run
+from paceline.pipeline.built_models import build
+from paceline.pipeline.pipelined_functions import PipelinedFunction, PipelinedPrediction
+from paceline.pipeline.pipelined_model import compiled_anew
+from paceline.pipeline.refused_models import refuse_outside_scope, refuse_xla
+from paceline.pipeline.stage_parts import stage_parts
+from paceline.pipeline.whole_saves import loaded_by_each, with_all_values
+from paceline.resilience.parts import Part
+from paceline.strategy.pipeline import PipelineStrategy
+
+
+class Pipeline(Replicas):
+    """See the module, and `Engine`. The ranks of one stage are replicas of it."""
+
+    strategy_class: ClassVar[type] = PipelineStrategy
+    saves_together = True
+    takes_steps_here = False
+
+    @classmethod
+    def check_foreign(cls, model: Any, method: str) -> None:
+        """See `Engine`: each worker would train the whole of such a model."""
+        if method in ("fit", "train_on_batch"):
+            refuse_outside_scope(model)
+
+    def compiled(self, model: Any, jit_compile: Any, keras: Callable[[], Any]) -> Any:
+        """See `Engine`: Keras would ask for XLA by itself on a GPU; afterwards all is traced anew."""
+        refuse_xla(jit_compile)
+        result = keras()
+        model.jit_compile = False
+        compiled_anew(model)
+        return result
+
+    def built(self, model: Any, iterator: Any, data_batch: Any, keras: Callable[[], None]) -> None:
+        """See `Engine`: a pipeline is divided, and what is not built is built from shapes."""
+        is_fitted = Run.of_fit(model) is not None and iterator is not compat.validation_iterator(model)
+        batch_rows = None if iterator is None else iterator.description.batch_size
+        if iterator is not None and is_fitted:
+            facts = facts_of(model, iterator.description, iterator.num_batches)
+            compare_over_ranks(facts, self.strategy.fit_group)
+        build(model, shapes_of(iterator, data_batch), batch_rows, is_fitted=is_fitted, is_run=iterator is not None)
+
+    def function(self, model: Any, step: Function, keras: Function) -> Any:
+        """See `Engine`."""
+        return PipelinedFunction(model, training=step.__name__ == "train_step")
+
+    def predict_function(self, model: Any, keras: Callable[[], Any]) -> Any:
+        """See `Engine`."""
+        return PipelinedPrediction(model)
+
+    def epoch_logs(self, model: Any, logs: Any, keras: Callable[[Any], Any]) -> Any:
+        """See `Engine`: the logs of the last step are those of all steps, on every rank."""
+        return logs
+
+    def parts(self, model: Any, *, speaks: bool) -> list[Part]:
+        """See `Engine`: each stage has its own."""
+        return stage_parts(model)
+
+    def saved(self, model: Any, filepath: Any, write: Callable[[], Any]) -> Any:
+        """See `Engine`: the chief writes, and fetches what other stages have. Collective."""
+        if self.strategy.world.size == 1 or not model.built:
+            return write()
+        if filepath is not None and not isinstance(filepath, (str, os.PathLike)):
+            raise ConfigurationError(
+                f"Received {type(filepath).__name__} for the path; expected a path: the ranks of a pipeline save one "
+                "file together. [pipeline]"
+            )
+        with_all_values(model, self.strategy, write)
+        return None
+
+    def loaded(self, model: Any, read: Callable[[], Any]) -> Any:
+        """See `Engine`: each stage loads its own. Not collective."""
+        return loaded_by_each(model, read)

@@ -1,0 +1,1 @@
+"""What Paceline replaces in Keras and TensorFlow, and the only place that knows all engines."""
