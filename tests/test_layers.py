@@ -176,6 +176,68 @@ def test_the_launchers_packages_import_down() -> None:
     assert not upward
 
 
+def _graph() -> dict[str, set[str]]:
+    """By file, the files that it imports, wherever in it. Types do not count, nor the version in `__init__.py`."""
+    files = {
+        ".".join(("paceline", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
+        for path in ROOT.rglob("*.py")
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in files.items():
+        tree = ast.parse(path.read_text())
+        of_types = {
+            id(node)
+            for block in ast.walk(tree)
+            if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+            for node in ast.walk(block)
+        }
+        modules = [one for node in ast.walk(tree) if id(node) not in of_types for one in _modules(node)]
+        found = {next((head for head in _heads(one) if head in files), "") for one in modules}
+        graph[name] = found - {"", "paceline"}
+    return graph
+
+
+def _heads(module: str) -> Iterator[str]:
+    """`a.b.c`, `a.b`, `a`."""
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
+
+
+def test_no_files_import_each_other() -> None:
+    graph = _graph()
+    assert not [name for name, imported in graph.items() if name in imported]
+    with_what_they_import: dict[str, set[str]] = {}
+
+    def reached(name: str, before: tuple[str, ...]) -> set[str]:
+        assert name not in before, f"a circle of imports: {' -> '.join((*before[before.index(name) :], name))}"
+        if name not in with_what_they_import:
+            with_what_they_import[name] = set().union(
+                *(reached(one, (*before, name)) | {one} for one in graph.get(name, ()))
+            )
+        return with_what_they_import[name]
+
+    for name in graph:
+        reached(name, ())
+
+
+BY_NAME = {"__init__.py", "data/__init__.py", "bootstrap/agent_line.py", "events/bus.py"}
+"""Files that import by a text, which no other check sees: names of the public interface, what a standby loads ahead,
+and `events.subscribe`, without which nobody would emit."""
+
+
+def test_imports_by_text_are_known() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        if any(
+            isinstance(node, ast.Attribute) and node.attr == "import_module"
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    }
+    assert found == BY_NAME
+
+
 MAX_LINES = 400
 
 

@@ -130,3 +130,24 @@ def test_users_graphs_call_replacements_as_they_are() -> None:
     assert int(called(owners[0])) == -3
     with pytest.raises(tf.errors.OperatorNotAllowedInGraphError):
         called(owners[1])
+
+
+SEVERAL = {
+    "servers": {"GradientTape.gradient"},  # taken of shards, and noted of loops
+    "pipelines": set(),
+    "loops": {"BatchNormalization.call"},  # averages of replicas, and --batch-statistics local
+}
+"""Attributes that a process of one kind replaces twice: by a row of every process, and by one of its own."""
+
+
+def test_an_attribute_is_replaced_once() -> None:
+    always = _attributes(table.rows())
+    assert len(always) == len(set(always))
+    for kind, rows in (("servers", table.of_servers), ("pipelines", table.of_pipelines), ("loops", table.of_loops)):
+        own = _attributes(rows())
+        assert len(own) == len(set(own))
+        assert set(own) & set(always) == SEVERAL[kind]
+
+
+def _attributes(rows: list[Seam]) -> list[str]:
+    return [f"{row.where}.{name}" for row in rows for name in row.names]

@@ -201,6 +201,26 @@ class Engine:
         del hook, callbacks
         return logs
 
+    # Variables.
+
+    def weight(self, layer: Any, add: Callable[[], Any]) -> Any:
+        """A layer makes a weight.
+
+        Args:
+            layer: Which.
+            add: Keras's `add_weight`.
+        """
+        del layer
+        return add()
+
+    def before_update(self, optimizer: Any, variables: list[Any] | None) -> None:
+        """An optimizer is about to be applied.
+
+        Args:
+            optimizer: Which.
+            variables: To which weights; None: to those that it was built for.
+        """
+
     # Data.
 
     def distributed(self, epoch: Any, dataset: Any) -> Any:

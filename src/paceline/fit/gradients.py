@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit import own_functions, own_loops, updates_in_loops
+from paceline.fit.engine import engine_in_scope
 from paceline.fit.replica import current_replica, note_gradients, refuse_lonely_step
 from paceline.fit.replica_loops import gradient_sums
 from paceline.strategy.as_one_worker import is_as_one_worker
@@ -47,21 +48,21 @@ def applied(keras_apply: Function) -> Function:
 
     def apply(self: Any, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> Any:
         _take_strategy_of_scope(self)  # one that was built in no scope, as by `load_model`; also of a single replica
+        variables = None if trainable_variables is None else list(trainable_variables)
+        engine_in_scope(getattr(self, "_distribution_strategy", None)).before_update(self, variables)
         replica = current_replica()
         if replica is None:
             refuse_lonely_step()
             is_loop = own_loops.run_alike()
             if tf.executing_eagerly() and (is_loop or is_as_one_worker()):
                 update = own_loops.updated_eagerly if is_loop else own_loops.updated_alike
-                return update(self, list(grads), lambda gradients: keras_apply(self, gradients, trainable_variables))
+                return update(self, list(grads), lambda gradients: keras_apply(self, gradients, variables))
             if is_loop:
                 own_functions.note_update()
             if updates_in_loops.are_traced():
-                if trainable_variables is not None:
-                    trainable_variables = list(trainable_variables)
-                return updates_in_loops.applied(self, list(grads), trainable_variables, keras_apply)
-            return keras_apply(self, grads, trainable_variables)
-        return gradient_sums.applied(self, list(grads), trainable_variables, keras_apply, replica)
+                return updates_in_loops.applied(self, list(grads), variables, keras_apply)
+            return keras_apply(self, grads, variables)
+        return gradient_sums.applied(self, list(grads), variables, keras_apply, replica)
 
     return apply
 

@@ -24,6 +24,7 @@ from paceline.parameter_server.dealt_functions import (
 )
 from paceline.parameter_server.home_metrics import as_it_is
 from paceline.parameter_server.refused_fits import check_made_after_strategy, check_not_alone, checked
+from paceline.parameter_server.tables.sharded_weights import build_in_scope, made_by_layer
 from paceline.parameter_server.tables.tensorflow_saves import in_one_piece
 from paceline.parameter_server.worker_data import worker_data_of
 from paceline.strategy.parameter_server import ParameterServerStrategy
@@ -141,6 +142,15 @@ class Servers(Engine):
             case "on_epoch_end":
                 _notice_nan(callbacks, logs)
         return logs
+
+    def weight(self, layer: Any, add: Callable[[], Any]) -> Any:
+        """See `Engine`: it may be divided."""
+        return made_by_layer(layer, add)
+
+    def before_update(self, optimizer: Any, variables: list[Any] | None) -> None:
+        """See `Engine`: slots are made on servers."""
+        if not optimizer.built and variables is not None:
+            build_in_scope(optimizer, variables, self.strategy)
 
     def distributed(self, epoch: Any, dataset: Any) -> Any:
         """See `Engine`: the chief reads all of it, and deals its batches; or each worker reads its own."""

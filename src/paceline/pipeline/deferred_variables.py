@@ -22,7 +22,6 @@ import keras
 import tensorflow as tf
 
 from paceline.pipeline import compat
-from paceline.strategy.pipeline import PipelineStrategy
 
 Function = Callable[..., Any]
 
@@ -37,18 +36,6 @@ class _Making(threading.local):
 
 
 _making = _Making()
-
-
-def weighed(keras_add_weight: Function) -> Function:
-    """Keras's `Layer.add_weight`."""
-
-    def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(tf.distribute.get_strategy(), PipelineStrategy):
-            return keras_add_weight(self, *args, **kwargs)
-        with without_values():
-            return keras_add_weight(self, *args, **kwargs)
-
-    return add_weight
 
 
 @contextlib.contextmanager

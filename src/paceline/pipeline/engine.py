@@ -12,6 +12,7 @@ from paceline.fit.engine import Function
 from paceline.fit.replicas import Replicas
 from paceline.fit.run import Run
 from paceline.pipeline.built_models import build
+from paceline.pipeline.deferred_variables import without_values
 from paceline.pipeline.pipelined_functions import PipelinedFunction, PipelinedPrediction
 from paceline.pipeline.pipelined_model import compiled_anew
 from paceline.pipeline.refused_models import refuse_outside_scope, refuse_xla
@@ -62,6 +63,11 @@ class Pipeline(Replicas):
     def epoch_logs(self, model: Any, logs: Any, keras: Callable[[Any], Any]) -> Any:
         """See `Engine`: the logs of the last step are those of all steps, on every rank."""
         return logs
+
+    def weight(self, layer: Any, add: Callable[[], Any]) -> Any:
+        """See `Engine`: it gets its value when it is known whose stage it is of."""
+        with without_values():
+            return add()
 
     def parts(self, model: Any, *, speaks: bool) -> list[Part]:
         """See `Engine`: each stage has its own."""

@@ -12,7 +12,6 @@ def rows() -> list[Seam]:
     variable, layer, base = keras.Variable, keras.Layer, compat.BaseOptimizer
     elsewhere = "a stage has its own weights only"
     return [
-        Seam(layer, "add_weight", deferred_variables.weighed, elsewhere, in_graphs=True),
         Seam(variable, "_initialize_with_initializer", deferred_variables.initialized, elsewhere),
         Seam(variable, "_direct_assign", deferred_variables.assigned, elsewhere),
         Seam(layer, "get_weights", deferred_variables.got, elsewhere),

@@ -20,6 +20,7 @@ from paceline.fit import (
     enqueuers,
     epochs,
     gradients,
+    layer_weights,
     metrics,
     own_functions,
     predictions,
@@ -28,7 +29,6 @@ from paceline.fit import (
 )
 from paceline.fit.engine import Engine
 from paceline.fit.files import file_seams
-from paceline.fit.replica_loops import assignments
 from paceline.fit.replica_loops import seams as loop_seams
 from paceline.fit.replicas import Replicas
 from paceline.parameter_server import server_seams
@@ -175,7 +175,11 @@ def _of_models() -> Iterator[Seam]:
         in_graphs=True,
     )
     yield Seam(
-        keras.Layer, "add_weight", assignments.told_how_to_combine, "`aggregation`, for loops with `strategy.run`"
+        keras.Layer,
+        "add_weight",
+        layer_weights.added,
+        "weights may be elsewhere, by their engine; `aggregation`, for loops with `strategy.run`",
+        in_graphs=True,
     )
     yield Seam(keras.Model, "summary", chief_output.summarized, "one terminal, one voice")
     yield Seam(

@@ -85,9 +85,6 @@ def graph_collectives_of(world: World, group: CountedGroup) -> GraphCollectives:
     """The collectives of a group of `world` as operations of a graph, over what carries its numbers."""
     if world.communication is Communication.MPI:
         return BridgedCollectives(world, group)
-    # Only a world that talks through TensorFlow's own collectives needs their file.
-    from paceline.strategy.bridged_collectives import NativeCollectives
-
     return NativeCollectives(world, group)
 
 

@@ -30,19 +30,13 @@ _AGGREGATION = "_paceline_aggregation"
 _thread = threading.local()
 
 
-def told_how_to_combine(keras_add_weight: Function) -> Function:
-    """Keras's `Layer.add_weight`, which remembers the `aggregation` that a weight was given.
+def note_aggregation(variable: Any) -> None:
+    """Remembers the `aggregation` that a layer's weight was given.
 
     Optimizers and metrics give their variables one, too; they make them by other means and are seen to elsewhere.
     """
-
-    def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
-        variable = keras_add_weight(self, *args, **kwargs)
-        if not variable.trainable and variable.aggregation != "none":
-            setattr(variable, _AGGREGATION, variable.aggregation)
-        return variable
-
-    return add_weight
+    if not variable.trainable and variable.aggregation != "none":
+        setattr(variable, _AGGREGATION, variable.aggregation)
 
 
 def assigned(keras_assign: Function) -> Function:

@@ -67,21 +67,17 @@ def put_into(variable: Any, value: Any, shards: Sequence[Any]) -> None:
 # Making them.
 
 
-def made_by_layer(keras_add_weight: Function) -> Function:
-    """Keras's `Layer.add_weight`: the weight that it makes may be divided."""
-
-    def add_weight(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = _thread.num_rows
-        _thread.num_rows = self.input_dim if isinstance(self, keras.layers.Embedding) else 0
-        try:
-            weight = keras_add_weight(self, *args, **kwargs)
-            if weight._value is None:  # Keras only finds out shapes for now, and gives it a value later
-                setattr(weight, _OF_TABLE, _thread.num_rows)
-        finally:
-            _thread.num_rows = before
-        return weight
-
-    return add_weight
+def made_by_layer(layer: Any, add: Callable[[], Any]) -> Any:
+    """A weight that a layer makes by `add` in the scope of a strategy: it may be divided."""
+    before = _thread.num_rows
+    _thread.num_rows = layer.input_dim if isinstance(layer, keras.layers.Embedding) else 0
+    try:
+        weight = add()
+        if weight._value is None:  # Keras only finds out shapes for now, and gives it a value later
+            setattr(weight, _OF_TABLE, _thread.num_rows)
+    finally:
+        _thread.num_rows = before
+    return weight
 
 
 def made_beside(keras_add: Function) -> Function:
@@ -99,25 +95,17 @@ def made_beside(keras_add: Function) -> Function:
     return add_variable_from_reference
 
 
-def built_first(keras_apply: Function) -> Function:
-    """Keras's `optimizer.apply`, in a step that is traced for a worker: slots are made on servers before.
+def build_in_scope(optimizer: Any, variables: Sequence[Any], strategy: Any) -> None:
+    """Builds an optimizer in a step that is traced for a worker, as if the user had called `build` in the scope.
 
-    Outside of the trace and in the scope, as if the user had called `build` there.
+    Outside of the trace: slots are made on servers.
     """
 
-    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        strategy = getattr(self, "_distribution_strategy", None)
-        if not self.built and trainable_variables is not None and isinstance(strategy, ParameterServerStrategy):
-            variables = trainable_variables = list(trainable_variables)
+    def build() -> None:
+        with strategy.scope():
+            optimizer.build(variables)
 
-            def build() -> None:
-                with strategy.scope():
-                    self.build(variables)
-
-            run_apart(build)
-        return keras_apply(self, grads, trainable_variables)
-
-    return apply
+    run_apart(build)
 
 
 def initialized(keras_initialize: Function) -> Function:

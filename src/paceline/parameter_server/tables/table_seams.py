@@ -22,7 +22,6 @@ def rows() -> list[Seam]:
     """The replacements."""
     layer, variable = keras.Layer, keras.Variable
     return [
-        Seam(layer, "add_weight", sharded_weights.made_by_layer, "a table is one weight over servers", in_graphs=True),
         Seam(variable, "_initialize_with_initializer", sharded_weights.initialized, "each server draws its rows"),
         Seam(variable, "numpy", sharded_weights.read_whole, "all shards, one after the other"),
         Seam(variable, "__array__", sharded_weights.converted, "all shards, one after the other"),
@@ -47,10 +46,6 @@ def rows() -> list[Seam]:
             may_lack=True,
         ),
         Seam(tf.GradientTape, "gradient", table_gradients.taken, "gradients of shards are one table's", in_graphs=True),
-        *(
-            Seam(optimizer, "apply", sharded_weights.built_first, "slots lie beside their shards", in_graphs=True)
-            for optimizer in (compat.BaseOptimizer, compat.LossScaleOptimizer)
-        ),
         Seam(
             compat.TFOptimizer,
             "add_variable_from_reference",
