@@ -21,6 +21,7 @@ ALWAYS = {
         "Metric.__init__",
     },
     "--batch-statistics local": {"BatchNormalization.call"},
+    "a strategy leaves Keras's variables plain": {"Variable._initialize"},
     "a layer's weights remember what they will need in loops with `strategy.run`": {"Layer.add_weight"},
 }
 """None of these changes a number of a step of replicas. What parameter servers and pipelines need is not there."""

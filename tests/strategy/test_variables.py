@@ -13,7 +13,10 @@ import pytest
 import tensorflow as tf
 from thread_worlds import on_each_rank
 
+from paceline.seams.install import install_with_keras
 from paceline.strategy.base import SynchronousStrategy
+
+install_with_keras()
 
 SUM, MEAN = tf.VariableAggregation.SUM, tf.VariableAggregation.MEAN
 FIRST, NONE = tf.VariableAggregation.ONLY_FIRST_REPLICA, tf.VariableAggregation.NONE

@@ -37,7 +37,7 @@ from paceline.pipeline import pipeline_seams
 from paceline.pipeline.engine import Pipeline
 from paceline.seams import trainer
 from paceline.strategy import compat as strategy_compat
-from paceline.strategy import custom_gradients
+from paceline.strategy import custom_gradients, variables
 from paceline.strategy.seams import Seam
 
 ENGINES: tuple[type[Engine], ...] = (Replicas, Servers, Pipeline)
@@ -166,6 +166,8 @@ def _of_trainers() -> Iterator[Seam]:
 
 
 def _of_models() -> Iterator[Seam]:
+    plain = "a strategy leaves Keras's variables plain"
+    yield Seam(keras.Variable, "_initialize", variables.made_by_keras, plain, in_graphs=True)
     yield Seam(keras.Metric, "__init__", metrics.made, "a metric is read over ranks; loops that update one are noticed")
     yield Seam(
         keras.layers.BatchNormalization,

@@ -10,7 +10,7 @@ Keras's variables stay plain ones, without any message. Keras keeps them equal, 
 optimizers assign the same update on all ranks, its metrics are local sums.
 """
 
-import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -187,24 +187,35 @@ def values_of_all_ranks(variables: Sequence[Any]) -> Iterator[None]:
             local_part(variable).assign(value)
 
 
+class _Here(threading.local):
+    in_keras: bool = False
+    """Whether this thread makes the value of a `keras.Variable`."""
+
+
+_here = _Here()
+
+
+def made_by_keras(keras_initialize: Callable[..., None]) -> Callable[..., None]:
+    """Keras's `Variable._initialize`, which makes the `tf.Variable` that is its value."""
+
+    def _initialize(self: Any, value: Any) -> None:
+        before, _here.in_keras = _here.in_keras, True
+        try:
+            keras_initialize(self, value)
+        finally:
+            _here.in_keras = before
+
+    return _initialize
+
+
 def is_made_by_keras() -> bool:
     """Whether the `tf.Variable` that is being made will be the value of a `keras.Variable`.
 
     Nothing in a creator's arguments says so: Keras passes `aggregation` and `synchronization` like everybody else
-    ("sum" and "on_read" for metrics, "only_first_replica" for an optimizer's counters). What says so is the caller: a
-    method of a `keras.Variable`. A `tf.Variable` that a user's layer makes in its `build` has none above it.
+    ("sum" and "on_read" for metrics, "only_first_replica" for an optimizer's counters). A `tf.Variable` that a user's
+    layer makes in its `build` is not Keras's.
     """
-    of_keras = getattr(sys.modules.get("keras"), "Variable", None)
-    if of_keras is None:
-        return False
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        in_keras = str(frame.f_globals.get("__name__")).startswith("keras.")
-        is_method = frame.f_code.co_varnames[:1] == ("self",)
-        if in_keras and is_method and isinstance(frame.f_locals.get("self"), of_keras):
-            return True
-        frame = frame.f_back
-    return False
+    return _here.in_keras
 
 
 # Keras, and scripts, ask `isinstance(data, tf.distribute.DistributedDataset)` to see whether data have been shared out.
