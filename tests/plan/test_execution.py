@@ -7,10 +7,10 @@ from dataclasses import replace
 from drawn_plans import plans
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_checks import faults
 from plan_threads import PRIME, Weights, execute
 
 from paceline.plan.actions import Action, Plan
-from paceline.plan.checks import faults
 from paceline.plan.planning import make_plan
 from paceline.plan.schedules import schedule_named
 from paceline.plan.shape import Shape

@@ -5,7 +5,7 @@ A model is cut into *chunks* of consecutive layers. A *stage* is a place in the 
 
     layers and costs ─► partition.py ─► split ─► schedules.py ─► plan ─► simulation.py ─► step time, bubble
       (profile.py)      (split.py)                                │  └──► memory.py ─────► peak per stage
-                                                                  └─────► checks.py, chart.py, an executor
+                                                                  └─────► chart.py, an executor
     comparison.py does all of this for several schedules and names the fastest.
 
 Replicas: every replica of a stage executes the plan of its stage, each on micro-batches of its own rows. A plan

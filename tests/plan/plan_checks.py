@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from plan_deadlocks import deadlocks
+
 from paceline.plan.actions import Compute, Message, Operation, Plan, Receive, Send, Update
-from paceline.plan.deadlocks import deadlocks
 from paceline.plan.shape import Shape
 
 F, R, B, W, BW = (
@@ -29,7 +30,7 @@ def faults(plan: Plan) -> list[str]:
     - The n-th message received with a tag is the n-th that was sent with it.
     - An update follows the whole backward of its batch, and comes before any backward of the next one.
     - F, R, B and W of a micro-batch use one version of the weights, which has been made.
-    - All stages reach the end of their lists if sends do not wait (see `deadlocks.py` for sends that do).
+    - All stages reach the end of their lists if sends do not wait (see `plan_deadlocks.py` for sends that do).
     """
     found = [] if len(plan.actions) == plan.shape.num_stages else [f"{len(plan.actions)} stages have actions"]
     for stage in range(len(plan.actions)):

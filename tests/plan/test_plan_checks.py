@@ -6,10 +6,10 @@ import pytest
 from drawn_plans import plans
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_checks import faults
+from plan_deadlocks import deadlocks
 
 from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send, Update
-from paceline.plan.checks import faults
-from paceline.plan.deadlocks import deadlocks
 from paceline.plan.planning import make_plan
 from paceline.plan.schedules import schedule_named
 
