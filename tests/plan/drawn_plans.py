@@ -1,4 +1,4 @@
-"""Plans, costs and models that hypothesis draws."""
+"""Plans, costs and models that hypothesis draws, and the costs of the papers' drawings."""
 
 from hypothesis import strategies as st
 
@@ -92,3 +92,8 @@ def profiles(draw: st.DrawFn, max_layers: int = 7) -> Profile:
     tie = st.sets(st.integers(0, len(layers) - 1), min_size=2, max_size=2).map(lambda tied: tuple(sorted(tied)))
     ties = (draw(tie),) if len(layers) > 3 and draw(st.booleans()) else ()
     return Profile(tuple(layers), ties)
+
+
+def equal_costs(num_chunks: int, forward: float = 1.0, inputs: float = 1.0, weights: float = 1.0) -> Costs:
+    """Every chunk costs the same, messages nothing: as in the papers' drawings."""
+    return Costs((ChunkCost(forward, inputs, weights, stash_bytes=1, parameter_bytes=1),) * num_chunks)

@@ -41,7 +41,8 @@ def faults(plan: Plan) -> list[str]:
 
 def _computations(plan: Plan, stage: int) -> Iterator[str]:
     counts = Counter((one.operation, one.chunk, one.micro_batch) for one in plan.computations(stage))
-    expected = {(chunk, number) for chunk in plan.shape.chunks_of(stage) for number in range(plan.total_micro_batches)}
+    numbers = range(plan.micro_batches * plan.batches)
+    expected = {(chunk, number) for chunk in plan.shape.chunks_of(stage) for number in numbers}
     for operation, chunk, number in counts:
         if (chunk, number) not in expected:
             yield f"{operation.value} of chunk {chunk}, micro-batch {number}, is not its work"

@@ -1,7 +1,9 @@
 """The drawings of the papers."""
 
+from drawn_plans import equal_costs
+
 from paceline.plan.chart import chart
-from paceline.plan.costs import ChunkCost, Costs, equal_costs
+from paceline.plan.costs import ChunkCost, Costs
 from paceline.plan.planning import Outline
 from paceline.plan.schedules import schedule_named
 from paceline.plan.simulation import simulate

@@ -3,11 +3,11 @@
 from math import ceil
 
 import pytest
+from drawn_plans import equal_costs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.plan.actions import Compute
-from paceline.plan.costs import equal_costs
 from paceline.plan.memory import peaks_of
 from paceline.plan.planning import Outline, make_plan
 from paceline.plan.schedules import NAMES, Place, schedule_named

@@ -1,8 +1,8 @@
 """The dynamic programme finds what trying all splits finds; limits, ties and refusals."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
-from itertools import accumulate, combinations, product
+from collections.abc import Iterator
+from itertools import accumulate, combinations, pairwise
 
 import pytest
 from drawn_plans import profiles, schedules
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paceline.errors import ConfigurationError
 from paceline.plan.costs import Link
 from paceline.plan.memory import peaks_of
-from paceline.plan.partition import Demand, best_replicated_split, best_split, least_greatest
+from paceline.plan.partition import Demand, best_split, least_greatest
 from paceline.plan.planning import Outline
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.schedules import schedule_named
@@ -20,29 +20,22 @@ from paceline.plan.simulation import simulate
 from paceline.plan.split import Split, costs_of
 
 
-def _all_splits(profile: Profile, chunks: int, workers: int, replicas: Collection[int]) -> Iterator[Split]:
-    """Every way to cut and to share out the workers that keeps ties together."""
+def _all_splits(profile: Profile, chunks: int, replicas: int) -> Iterator[Split]:
+    """Every way to cut that keeps ties together."""
     inner = range(1, len(profile.layers))
     for cuts in combinations(inner, chunks - 1):
-        if any(min(tie) < cut <= max(tie) for tie in profile.ties for cut in cuts):
-            continue
-        for shares in product(replicas, repeat=chunks):
-            if sum(shares) == workers:
-                yield Split((*cuts, len(profile.layers)), shares)
+        if not any(min(tie) < cut <= max(tie) for tie in profile.ties for cut in cuts):
+            yield Split((*cuts, len(profile.layers)), replicas)
 
 
 def _greatest_bytes(demand: Demand, split: Split) -> float:
     return demand.chunks_per_stage * max(
-        demand.num_bytes(chunk, layers.start, layers.stop, split.replicas[chunk])
-        for chunk, layers in enumerate(split.chunks)
+        demand.num_bytes(chunk, layers.start, layers.stop) for chunk, layers in enumerate(split.chunks)
     )
 
 
 def _slowest(demand: Demand, split: Split) -> float:
-    return max(
-        demand.seconds(chunk, layers.start, layers.stop, split.replicas[chunk])
-        for chunk, layers in enumerate(split.chunks)
-    )
+    return max(demand.seconds(chunk, layers.start, layers.stop) for chunk, layers in enumerate(split.chunks))
 
 
 @st.composite
@@ -55,47 +48,23 @@ def demands(draw: st.DrawFn) -> Demand:
         Link(1.0, draw(st.sampled_from([0.5, 4.0]))),
         draw(st.booleans()),
         draw(st.sampled_from([math.inf, 60, 100, 150])),
+        draw(st.integers(1, 2)),
     )
 
 
-@given(demands(), st.integers(1, 2))
-def test_no_split_is_better(demand: Demand, replicas: int) -> None:
-    chunks = len(demand.places)
-    splits = list(_all_splits(demand.profile, chunks, chunks * replicas, {replicas}))
-    _compare_with_all(demand, splits, lambda: best_split(demand, replicas))
-
-
-def _compare_with_all(demand: Demand, splits: list[Split], best: Callable[[], tuple[float, Split]]) -> None:
+@given(demands())
+def test_no_split_is_better(demand: Demand) -> None:
+    splits = list(_all_splits(demand.profile, len(demand.places), demand.replicas))
     least = min((_greatest_bytes(demand, other) for other in splits), default=None)
     fastest = min((_slowest(demand, other) for other in splits), default=math.inf)
     if fastest < math.inf:
-        seconds, split = best()
+        seconds, split = best_split(demand)
         assert split in splits
         assert seconds == _slowest(demand, split) == fastest
         return
     expected = "cannot be divided" if least is None else f'memory_limit="{math.ceil(least / 1e6)}MB"'
     with pytest.raises(ConfigurationError, match=expected):
-        best()
-
-
-@given(profiles(6), st.integers(1, 5), st.sampled_from([0.25, 2.0]), st.sampled_from([math.inf, 60, 100]))
-def test_no_other_numbers_of_stages_and_replicas_are_better(
-    profile: Profile, workers: int, bytes_per_second: float, limit: float
-) -> None:
-    schedule, link = schedule_named("pipedream"), Link(0.0, bytes_per_second)
-    best = math.inf
-    for stages in range(1, workers + 1):
-        demand = Demand(profile, schedule, stages, 2, link, memory_limit_bytes=limit)
-        splits = _all_splits(profile, stages, workers, range(1, workers + 1))
-        best = min([best, *(_slowest(demand, split) for split in splits)])
-    try:
-        seconds, split = best_replicated_split(profile, schedule, workers, 2, link=link, memory_limit_bytes=limit)
-    except ConfigurationError:
-        assert best == math.inf
-    else:
-        assert seconds == best
-        assert sum(split.replicas) == workers
-        assert _slowest(Demand(profile, schedule, len(split.cuts), 2, link), split) == best
+        best_split(demand)
 
 
 def _layers(*seconds: float, **sizes: int) -> tuple[Layer, ...]:
@@ -108,26 +77,17 @@ def test_a_split_asks_for_few_values() -> None:
     sums = list(accumulate((1 + at * at * 0.618 % 1 for at in range(num_layers)), initial=0.0))
     asked = 0
 
-    def value(chunk: int, first: int, last: int, replicas: int) -> float:
+    def value(chunk: int, first: int, last: int) -> float:
         nonlocal asked
-        del chunk, replicas
+        del chunk
         asked += 1
         return sums[last] - sums[first]
 
-    found = least_greatest(range(1, num_layers + 1), chunks, chunks, (1,), value)
+    found = least_greatest(range(1, num_layers + 1), chunks, value)
     assert found
-    assert found[0] == max(sums[one.stop] - sums[one.start] for one in found[1].chunks)
+    assert found[0] == max(sums[last] - sums[first] for first, last in pairwise((0, *found[1])))
     places = chunks * (num_layers - chunks + 1)
     assert asked < 5 * places
-
-
-def test_replicas_go_to_the_layers_that_can_be_divided() -> None:
-    """PipeDream's finding for VGG: replicate the convolutions, whose weights are few, and not the dense layers."""
-    convolutions = [Layer(f"conv{at}", 1, 1, 1, (at - 1,) if at else (), 4, parameter_bytes=1) for at in range(6)]
-    dense = Layer("dense", 2, 2, 2, (5,), 1, parameter_bytes=1000)
-    profile, link = Profile((*convolutions, dense)), Link(0.0, 4.0)
-    seconds, split = best_replicated_split(profile, schedule_named("pipedream"), 4, 1, link=link)
-    assert (seconds, split) == (6.0, Split((6, 7), (3, 1)))
 
 
 def test_the_limit_of_the_message_does() -> None:
@@ -174,13 +134,13 @@ def test_the_bytes_of_a_split_bound_those_of_its_plan(profile: Profile, stages: 
     if stages > len(profile.cuts):
         return
     schedule, recompute = schedule_named(name), replicas == 2
-    demand = Demand(profile, schedule, stages, 3, Link(), recompute)
-    _, split = best_split(demand, replicas)
+    demand = Demand(profile, schedule, stages, 3, Link(), recompute, replicas=replicas)
+    _, split = best_split(demand)
     costs = costs_of(profile, split, Link())
     batches = 1 if schedule.is_synchronous else 9
     outline = Outline(schedule, stages, 3, batches=batches, edges=tuple(costs.edge_bytes), recompute=recompute)
     peaks = [peak.total_bytes for peak in peaks_of(outline, costs)]
-    bounds = [demand.num_bytes(at, one.start, one.stop, replicas) for at, one in enumerate(split.chunks)]
+    bounds = [demand.num_bytes(at, one.start, one.stop) for at, one in enumerate(split.chunks)]
     if recompute or schedule.splits_backward:
         assert all(peak <= bound for peak, bound in zip(peaks, bounds, strict=True))
     else:
@@ -193,7 +153,7 @@ def test_a_pipeline_without_flush_is_as_fast_as_its_slowest_stage(profile: Profi
     if stages > len(profile.cuts):
         return
     schedule = schedule_named("pipedream")
-    seconds, split = best_split(Demand(profile, schedule, stages, 1), replicas)
+    seconds, split = best_split(Demand(profile, schedule, stages, 1, replicas=replicas))
     costs = costs_of(profile, split, Link())
     # Full only when the slowest stage has made all others wait: the stashes are up to `stages` batches deep.
     outline = Outline(schedule, stages, 1, batches=40 * stages, edges=tuple(costs.edge_bytes))

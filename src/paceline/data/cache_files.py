@@ -9,7 +9,6 @@ lock beside the cache is the only process that can be writing there, and removes
 """
 
 import fcntl
-import logging
 import os
 import re
 from collections.abc import Callable
@@ -25,8 +24,6 @@ from paceline.cluster.schedulers import scheduled_place
 from paceline.cluster.tf_config import read_tf_config
 from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
-
-_LOGGER = logging.getLogger("paceline")
 
 _HALVES = r"_\d+\.(lockfile|index|data-.*)"
 """TensorFlow's files of a cache that is not complete; those of a complete one have no number

@@ -25,8 +25,6 @@ from paceline.pipeline import compat
 
 Function = Callable[..., Any]
 
-_ELSEWHERE = "_paceline_is_elsewhere"
-
 
 class _Making(threading.local):
     """How this thread makes variables."""

@@ -85,13 +85,13 @@ def _by_hand(names: Profile, strategy: PipelineStrategy) -> Callable[[int], tupl
 
 
 def _even_cuts(names: Profile, num_chunks: int) -> tuple[int, ...]:
-    found = least_greatest(names.cuts, num_chunks, num_chunks, (1,), lambda _, first, last, __: last - first)
+    found = least_greatest(names.cuts, num_chunks, lambda _, first, last: last - first)
     if found is None:
         raise ConfigurationError(
             f"The model has no {num_chunks - 1} places between its layers where it may be cut, because layers belong "
             f"together: {names.told_ties}. {WHY_TIED} Ask for fewer stages. [pipeline]"
         )
-    return found[1].cuts
+    return found[1]
 
 
 def _measured(model: Any, strategy: PipelineStrategy, batch_rows: int, by_hand: Any) -> Prediction:

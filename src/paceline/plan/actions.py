@@ -114,11 +114,6 @@ class Plan:
     batches: int
     actions: tuple[tuple[Action, ...], ...]
 
-    @property
-    def total_micro_batches(self) -> int:
-        """Of all batches of the plan."""
-        return self.micro_batches * self.batches
-
     def computations(self, stage: int) -> list[Compute]:
         """What `stage` computes, in order."""
         return [action for action in self.actions[stage] if isinstance(action, Compute)]

@@ -117,8 +117,7 @@ def predict(pipeline: Pipeline, schedule: Schedule) -> Prediction:
 
 def _split(pipeline: Pipeline, schedule: Schedule) -> Split:
     if pipeline.cuts:
-        cuts = pipeline.cuts(len(schedule.places(pipeline.stages)))
-        return Split(cuts, (pipeline.replicas,) * len(cuts))
+        return Split(pipeline.cuts(len(schedule.places(pipeline.stages))), pipeline.replicas)
     demand = Demand(
         pipeline.profile,
         schedule,
@@ -127,8 +126,9 @@ def _split(pipeline: Pipeline, schedule: Schedule) -> Split:
         pipeline.link,
         pipeline.recompute,
         pipeline.memory_limit_bytes,
+        pipeline.replicas,
     )
-    return best_split(demand, pipeline.replicas)[1]
+    return best_split(demand)[1]
 
 
 def compare(pipeline: Pipeline, schedules: Iterable[Schedule]) -> Comparison:

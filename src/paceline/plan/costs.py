@@ -83,8 +83,3 @@ class Costs:
     edge_bytes: Mapping[tuple[int, int], int] = field(default_factory=dict)
     link: Link = Link()
     gradient_sums: tuple[GradientSum, ...] = ()
-
-
-def equal_costs(num_chunks: int, forward: float = 1.0, inputs: float = 1.0, weights: float = 1.0) -> Costs:
-    """Every chunk costs the same, messages nothing: as in the papers' drawings."""
-    return Costs((ChunkCost(forward, inputs, weights, stash_bytes=1, parameter_bytes=1),) * num_chunks)

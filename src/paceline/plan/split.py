@@ -11,15 +11,15 @@ from paceline.plan.profile import WHY_TIED, Profile, SharedWeights
 
 @dataclass(frozen=True)
 class Split:
-    """Which layers each chunk has, and on how many workers.
+    """Which layers each chunk has, and on how many workers each stage is.
 
     Args:
         cuts: Each chunk ends behind so many layers; the last number is that of all layers.
-        replicas: Of each chunk's stage. They take a micro-batch's rows in shares.
+        replicas: Of every stage. They take a micro-batch's rows in shares.
     """
 
     cuts: tuple[int, ...]
-    replicas: tuple[int, ...]
+    replicas: int = 1
 
     @property
     def chunks(self) -> list[range]:
@@ -59,17 +59,14 @@ def costs_of(profile: Profile, split: Split, link: Link, stage_of: Sequence[int]
         if len(first_of) > 1:
             for at in first_of.values():
                 summed_bytes[at] -= shared.parameter_bytes
-            ranks = sum(split.replicas[at] for at in first_of.values())
+            ranks = len(first_of) * split.replicas
             stages = tuple(sorted(first_of))
             sums[stages] = sums.get(stages, 0.0) + all_reduce_seconds(shared.parameter_bytes, ranks, link)
-    edges = {
-        (source, target): -(-num_bytes // split.replicas[target])
-        for (source, target), num_bytes in profile.edge_bytes(split.cuts).items()
-    }
+    edges = {edge: -(-num_bytes // split.replicas) for edge, num_bytes in profile.edge_bytes(split.cuts).items()}
     return Costs(
         tuple(
-            _divided(cost, replicas, all_reduce_seconds(num_bytes, replicas, link))
-            for cost, replicas, num_bytes in zip(chunks, split.replicas, summed_bytes, strict=True)
+            _divided(cost, split.replicas, all_reduce_seconds(num_bytes, split.replicas, link))
+            for cost, num_bytes in zip(chunks, summed_bytes, strict=True)
         ),
         edges,
         link,
