@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from paceline.spmd.contents import of_sizes
-from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own
+from paceline.spmd.decisions import Decision, Need, Operation, Rebuilt, own, told
 from paceline.spmd.placements import Dims, Open, P, Partial, Placement, R, Sharded, Spec, common_content, new_dims
 from paceline.spmd.rules.rule import Rule, rules
 from paceline.spmd.sizes import ROWS, UNKNOWN, Size
@@ -182,13 +182,7 @@ def _shape_of_elements(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     data = specs[0]
     if data.dims is None or not are_alike(data.dims):
         return None
-    output = Spec(R, (Size.of(len(data.dims)),), of_sizes(data.dims))
-
-    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
-        del inputs
-        return [builder.content(output.content, op.outputs[0].dtype)]
-
-    return Decision((data.placement,), (output,), build)
+    return told([data.placement], [Spec(R, (Size.of(len(data.dims)),), of_sizes(data.dims))])
 
 
 def _resized(op: Operation, specs: Sequence[Spec]) -> Decision:

@@ -6,10 +6,9 @@ that each row's entries stay together and in place.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from paceline.spmd.contents import of_sizes
-from paceline.spmd.decisions import Decision, Operation, Rebuilt, own
+from paceline.spmd.decisions import Decision, Operation, Rebuilt, own, told
 from paceline.spmd.factors import decide, do_addends_stay
 from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dims
 from paceline.spmd.rules.rule import Rule, rules
@@ -22,13 +21,8 @@ def _shapes(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     if any(spec.dims is None for spec in specs):
         return None
     listed = [list(spec.dims or ()) for spec in specs]
-    outputs = tuple(Spec(R, (Size.of(len(sizes)),), of_sizes(sizes)) for sizes in listed)
-
-    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
-        del inputs
-        return [builder.content(output.content, like.dtype) for output, like in zip(outputs, op.outputs, strict=True)]
-
-    return Decision(tuple(spec.placement for spec in specs), outputs, build)
+    outputs = [Spec(R, (Size.of(len(sizes)),), of_sizes(sizes)) for sizes in listed]
+    return told([spec.placement for spec in specs], outputs)
 
 
 def _size(op: Operation, specs: Sequence[Spec]) -> Decision | None:
@@ -39,13 +33,7 @@ def _size(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     size = ONE
     for each in specs[0].dims:
         size = size * each
-    output = Spec(R, (), of_sizes([size]).reshape(()))
-
-    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
-        del inputs
-        return [builder.content(output.content, op.outputs[0].dtype)]
-
-    return Decision((specs[0].placement,), (output,), build)
+    return told([specs[0].placement], [Spec(R, (), of_sizes([size]).reshape(()))])
 
 
 def _rank(op: Operation, specs: Sequence[Spec]) -> Decision | None:
