@@ -29,7 +29,7 @@ def pipeline() -> Any:
 
 def as_one_of_two_workers(dataset: Any, host_bytes: int) -> Any:
     """What `fit` makes of it: only the budget is looked at, so that there is one process."""
-    from paceline.data import local_batches
+    from paceline.data.own_rows import local_batches
 
     local_batches.memory_share = lambda: host_bytes // 2
     return local_batches.local_batches(dataset, 0, 1)

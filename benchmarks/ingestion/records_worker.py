@@ -20,8 +20,8 @@ import numpy as np  # noqa: E402  # after the cores are chosen: TensorFlow count
 import tensorflow as tf  # noqa: E402
 
 import paceline.data  # noqa: E402
-from paceline.data.local_batches import divided, local_batches  # noqa: E402
-from paceline.data.stages import Whole  # noqa: E402
+from paceline.data.own_rows.local_batches import divided, local_batches  # noqa: E402
+from paceline.data.own_rows.stages import Whole  # noqa: E402
 
 ROWS, FILES, BATCH, BUFFER, EPOCHS = 24_000, 8, 64, 2000, 10
 SHAPE = (28, 28, 3)

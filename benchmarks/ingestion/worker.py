@@ -22,7 +22,7 @@ from input_kinds import ROWS, data_of, model_of  # noqa: E402
 def main(kind: str, way: str) -> None:
     """Trains, and writes."""
     if way == "whole":
-        from paceline.data.stages import Whole
+        from paceline.data.own_rows.stages import Whole
         from paceline.fit import epochs
 
         epochs.divided = lambda dataset: Whole()

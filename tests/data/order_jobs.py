@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-import paceline.data.local_batches
+import paceline.data.own_rows.local_batches
 
 _WAIT_SECONDS = 20.0
 
@@ -50,5 +50,5 @@ def _datasets() -> dict[str, tf.data.Dataset]:
     made["sloppy"] = rows.apply(tf.data.experimental.parallel_interleave(alone, cycle_length=2, sloppy=True))
     batched = {kind: dataset.with_options(threads).batch(2) for kind, dataset in made.items()}
     of_options = rows.map(_second_first(), num_parallel_calls=2).with_options(threads).with_options(any_order).batch(2)
-    batched["options"] = paceline.data.local_batches.local_batches(of_options, 0, 2)
+    batched["options"] = paceline.data.own_rows.local_batches.local_batches(of_options, 0, 2)
     return batched

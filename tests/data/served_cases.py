@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.data import readings
-from paceline.data.dealt_batches import dealt_batches
-from paceline.data.served_batches import ServedBatches
+from paceline.data.indexed import readings
+from paceline.data.workers.dealt_batches import dealt_batches
+from paceline.data.workers.served_batches import ServedBatches
 
 _LIMIT_SECONDS = 150.0
 _service: list[Any] = []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.data.batch_rows import differing_rows, has_batch_operation, is_slices_of_arrays
-from paceline.data.local_batches import local_batches
+from paceline.data.own_rows.local_batches import local_batches
 
 _SIZES = st.one_of(st.none(), st.integers(0, 9))
 

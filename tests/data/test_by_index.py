@@ -17,12 +17,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import paceline.data
-from paceline.data import readings, record_files
-from paceline.data.epoch_order import BLOCK_ROWS, EpochOrder
-from paceline.data.index_source import reading_of
-from paceline.data.local_batches import divided, local_batches, work_of
-from paceline.data.record_files import RecordFiles
-from paceline.data.stages import Whole
+from paceline.data.indexed import readings, record_files
+from paceline.data.indexed.epoch_order import BLOCK_ROWS, EpochOrder
+from paceline.data.indexed.index_source import reading_of
+from paceline.data.indexed.record_files import RecordFiles
+from paceline.data.own_rows.local_batches import divided, local_batches, work_of
+from paceline.data.own_rows.stages import Whole
 
 Epoch = list[list[np.ndarray]]
 _folders = itertools.count()

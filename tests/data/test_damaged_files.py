@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from paceline.data.local_batches import local_batches
+from paceline.data.own_rows.local_batches import local_batches
 from paceline.data.python_faults import kept_fault_raised
 
 RECORDS = [random.Random(number).randbytes(30) for number in range(8)]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from paceline.data.data_worker import await_dispatcher
+from paceline.data.workers.data_worker import await_dispatcher
 from ports import HoldPorts
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.data.row_wise import is_row_wise, rows_of_map
+from paceline.data.own_rows.row_wise import is_row_wise, rows_of_map
 
 _WIDTH = 3
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from paceline.data.fingerprint import FingerprintLog, compare
-from paceline.data.local_batches import local_batches
+from paceline.data.own_rows.local_batches import local_batches
 from paceline.errors import DesynchronizedError
 from thread_groups import thread_groups
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from aligned_arrays import BOUNDARY_BYTES, array_at
 from paceline.data.foreign_memory import may_be_foreign
-from paceline.data.local_batches import local_batches
+from paceline.data.own_rows.local_batches import local_batches
 
 ROWS = 128
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from paceline.data import interleaves
+from paceline.data.order import interleaves
 
 
 def _rows(**options: Any) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import paceline.data
-from paceline.data import profiling
+from paceline.data.timing import profiling
 from paceline.errors import ConfigurationError
 from paceline.plan.data_profile import ItemCost
 

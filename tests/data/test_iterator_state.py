@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.data.iterator_state import (
+from paceline.data.order.iterator_state import (
     NoIteratorStateError,
     estimated_state_bytes,
     iterator_state,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from paceline.cluster.control_groups import memory_bytes
 from paceline.comm.world import current_world
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.local_batches import local_batches
+from paceline.data.own_rows.local_batches import local_batches
 
 
 def _together(parts: Iterator[Any]) -> Any:

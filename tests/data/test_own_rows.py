@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import paceline.data
 from paceline.data.batch_rows import rows_of_full_batch
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.iterator_state import iterator_state, num_shuffles, restore_iterator
-from paceline.data.local_batches import divided, form_of, local_batches, work_of
-from paceline.data.stages import Division, Whole
+from paceline.data.order.iterator_state import iterator_state, num_shuffles, restore_iterator
+from paceline.data.own_rows.local_batches import divided, form_of, local_batches, work_of
+from paceline.data.own_rows.stages import Division, Whole
 from paceline.seams.install import install_with_keras
 
 install_with_keras()

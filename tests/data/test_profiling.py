@@ -10,13 +10,13 @@ import pytest
 import tensorflow as tf
 
 import paceline.data
-from paceline.data import profiling
 from paceline.data.compat import unbounded_threads
-from paceline.data.index_source import mark_as_source
-from paceline.data.local_batches import divided, work_of
-from paceline.data.rebuilding import UnknownStageError, mapped_again, with_change
-from paceline.data.served_batches import ServedBatches
-from paceline.data.stage_waits import waits_of
+from paceline.data.indexed.index_source import mark_as_source
+from paceline.data.own_rows.local_batches import divided, work_of
+from paceline.data.timing import profiling
+from paceline.data.timing.rebuilding import UnknownStageError, mapped_again, with_change
+from paceline.data.timing.stage_waits import waits_of
+from paceline.data.workers.served_batches import ServedBatches
 from paceline.errors import ConfigurationError
 
 SLEEP_SECONDS = 0.02

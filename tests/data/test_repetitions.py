@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from paceline.data.repetitions import with_own_draws
-from paceline.data.shuffles import draw_as_iterators, draws_as_read
+from paceline.data.order.repetitions import with_own_draws
+from paceline.data.order.shuffles import draw_as_iterators, draws_as_read
 from paceline.seams.install import install_with_keras
 
 install_with_keras()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.data.row_parsers import batch_parser
+from paceline.data.indexed.row_parsers import batch_parser
 
 
 def example(number: int) -> bytes:

@@ -10,10 +10,10 @@ from keras.src.trainers.data_adapters import array_data_adapter, tf_dataset_adap
 
 import paceline.data
 from paceline.data import compat
-from paceline.data.array_batches import ArrayDivision
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.local_batches import divided, local_batches
-from paceline.data.row_wise import is_row_wise
+from paceline.data.own_rows.array_batches import ArrayDivision
+from paceline.data.own_rows.local_batches import divided, local_batches
+from paceline.data.own_rows.row_wise import is_row_wise
 
 
 def _weights() -> tf.Tensor:

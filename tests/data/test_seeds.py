@@ -8,7 +8,7 @@ from programs import run_python
 
 _DRAW = """
 import json, sys
-from paceline.data.seeds import agree_seeds
+from paceline.data.order.seeds import agree_seeds
 agree_seeds(int(sys.argv[1]))
 assert "numpy" not in sys.modules
 import random
@@ -50,7 +50,7 @@ def test_a_standby_draws_what_the_import_of_keras_does(tmp_path: Path) -> None:
     Nor did a worker draw what plain Python does, where a script seeds `random` before it imports Keras.
     """
     draw = "import random; random.seed(3); from rich import style; print(random.random()); import rich"
-    agreed = "from paceline.data import seeds; seeds.agree_seeds(7); seeds.draw_at_first_import_of_keras()"
+    agreed = "from paceline.data.order import seeds; seeds.agree_seeds(7); seeds.draw_at_first_import_of_keras()"
     scripts = (draw, f"{agreed}; {draw}", f"import rich.style; {agreed}; {draw}")
     plain, usual, standby = (run_python("-c", script, folder=tmp_path) for script in scripts)
     assert plain.code == 0, plain.output

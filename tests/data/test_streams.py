@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.data.streams import Reading, num_read_behind, one_ahead, read_as_asked_for, stream_of
+from paceline.data.items.streams import Reading, num_read_behind, one_ahead, read_as_asked_for, stream_of
 
 
 def numbers(end: int = 1000) -> Iterator[int]:

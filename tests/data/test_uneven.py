@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.data.uneven import can_be_empty, followed_by_empty_batches, shapes_of_another
+from paceline.data.own_rows.uneven import can_be_empty, followed_by_empty_batches, shapes_of_another
 
 
 def _images(count: int) -> Any:

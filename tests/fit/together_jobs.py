@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from paceline import rank, world_size
 from paceline.comm.world import current_world
-from paceline.data.local_batches import mark_as_local
+from paceline.data.own_rows.local_batches import mark_as_local
 
 layers = keras.layers
 RANK, SIZE = rank(), world_size()

@@ -19,7 +19,8 @@ import tensorflow as tf
 
 from paceline.comm.step_flags import StepFlags
 from paceline.comm.world import current_world
-from paceline.data import readings, seeds
+from paceline.data.indexed import readings
+from paceline.data.order import seeds
 from paceline.errors import EXIT_PREEMPTED
 from paceline.fit.snapshots import resumable_fit
 from paceline.resilience import schedule

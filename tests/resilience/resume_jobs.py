@@ -7,7 +7,7 @@ from jobs import JOBS, MANY_FITS, STEPS, STEPS_OF_MANY, STEPS_UNTIL_PRUNED
 from lives import SEED, live, lives, num_steps
 
 import paceline.callbacks
-from paceline.data.seeds import agree_seeds
+from paceline.data.order.seeds import agree_seeds
 from paceline.resilience.usable_snapshots import ENDS_FIT
 from paceline.store.manifest import SnapshotInfo
 from paceline.store.shards import TENSORS_FILE, rank_folder

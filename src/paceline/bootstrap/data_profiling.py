@@ -24,7 +24,7 @@ def main(result: Path, seconds: float, script: Path, arguments: list[str]) -> No
     os.environ.pop("PACELINE_SNAPSHOT_DIR", None)  # what is trained here is thrown away
 
     def measure(fit: Callable[..., Any], model: Any, x: Any) -> None:
-        from paceline.data.profiling import profile_for
+        from paceline.data.timing.profiling import profile_for
         from paceline.fit.training_speed import speed_in_fit
 
         print("paceline: measuring the data of the first fit ...", file=sys.stderr, flush=True)

@@ -28,8 +28,8 @@ from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.launched import launched_identity
 from paceline.cluster.spec import DATA
 from paceline.comm.world import World, current_world
-from paceline.data.interleaves import note_cores_before_binding
-from paceline.data.seeds import agree_seeds, draw_at_first_import_of_keras
+from paceline.data.order.interleaves import note_cores_before_binding
+from paceline.data.order.seeds import agree_seeds, draw_at_first_import_of_keras
 from paceline.errors import EXIT_INTERRUPTED
 from paceline.importing import after_import, around_import
 from paceline.leaving import flush_output, leave_script, run_exit_handlers
@@ -96,7 +96,7 @@ def serve_launched(world: World) -> NoReturn:
     """Serves with TensorFlow's runtime in place of running the script, until the launcher ends this process."""
     try:
         if world.identity.task.type == DATA:
-            from paceline.data.data_worker import serve_data  # no rank needs it
+            from paceline.data.workers.data_worker import serve_data  # no rank needs it
 
             serve_data(world, os.environ)
         from paceline.strategy.serving import serve  # nor this

@@ -7,23 +7,23 @@ Importing this package imports no TensorFlow: the launcher's processes do so bef
 
 from typing import TYPE_CHECKING, Any
 
-from paceline.data.marked_functions import element_wise as element_wise
+from paceline.data.own_rows.marked_functions import element_wise as element_wise
 
 if TYPE_CHECKING:
-    from paceline.data.auto_shard import shard as shard
-    from paceline.data.by_index import records as records
-    from paceline.data.by_index import rows as rows
-    from paceline.data.data_service import service as service
-    from paceline.data.profiling import profile as profile
-    from paceline.data.shared_generators import once_per_host as once_per_host
+    from paceline.data.indexed.by_index import records as records
+    from paceline.data.indexed.by_index import rows as rows
+    from paceline.data.items.shared_generators import once_per_host as once_per_host
+    from paceline.data.own_rows.auto_shard import shard as shard
+    from paceline.data.timing.profiling import profile as profile
+    from paceline.data.workers.data_service import service as service
 
 _HOMES = {
-    "once_per_host": "paceline.data.shared_generators",
-    "profile": "paceline.data.profiling",
-    "records": "paceline.data.by_index",
-    "rows": "paceline.data.by_index",
-    "service": "paceline.data.data_service",
-    "shard": "paceline.data.auto_shard",
+    "once_per_host": "paceline.data.items.shared_generators",
+    "profile": "paceline.data.timing.profiling",
+    "records": "paceline.data.indexed.by_index",
+    "rows": "paceline.data.indexed.by_index",
+    "service": "paceline.data.workers.data_service",
+    "shard": "paceline.data.own_rows.auto_shard",
 }
 
 __all__ = ["element_wise", "once_per_host", "profile", "records", "rows", "service", "shard"]

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.own_rows.row_wise import is_row_wise
 from paceline.data.python_faults import keeps_fault
-from paceline.data.row_wise import is_row_wise
 
 Number = TypeVar("Number")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.data.damaged_files import told_of_damage
+from paceline.data.indexed.damaged_files import told_of_damage
 
 
 class _Raised:

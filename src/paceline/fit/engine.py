@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 from paceline.comm.group import Group
 from paceline.comm.world import World, current_world
-from paceline.data.index_batches import IndexDivision
-from paceline.data.local_batches import divided, local_batches
-from paceline.data.repetitions import with_own_draws
-from paceline.data.streams import one_ahead
+from paceline.data.items.streams import one_ahead
+from paceline.data.order.repetitions import with_own_draws
+from paceline.data.own_rows.index_batches import IndexDivision
+from paceline.data.own_rows.local_batches import divided, local_batches
 from paceline.fit.compat import GeneratorDataAdapter
 from paceline.fit.run import telling_of_traces
 from paceline.fit.snapshots.model_state import model_parts

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.data.index_source import AnyReading
-from paceline.data.streams import Reading, stream_of
+from paceline.data.indexed.index_source import AnyReading
+from paceline.data.items.streams import Reading, stream_of
 from paceline.fit.compat import first_batches
 from paceline.fit.item_makers import ItemMakers
 from paceline.fit.snapshots.data_replay import draw_skipped_batches

@@ -9,10 +9,10 @@ from typing import Any
 from paceline.data.batch_rows import DataDescription
 from paceline.data.foreign_memory import read_at_once
 from paceline.data.freed_iterators import freed_in_threads
-from paceline.data.grain_batches import by_index
-from paceline.data.index_source import reading_of
-from paceline.data.repetitions import ScriptsDraws
-from paceline.data.streams import read_as_asked_for
+from paceline.data.indexed.grain_batches import by_index
+from paceline.data.indexed.index_source import reading_of
+from paceline.data.items.streams import read_as_asked_for
+from paceline.data.order.repetitions import ScriptsDraws
 from paceline.fit.compat import GeneratorDataAdapter, PyDatasetAdapter
 from paceline.fit.engine import engine_in_scope
 from paceline.fit.enqueuers import refuse_missing_items

@@ -23,8 +23,8 @@ import numpy as np
 
 from paceline.comm.group import Group, Reduction
 from paceline.comm.memory_ring import HostRings, form_rings, ranks_of_this_host
-from paceline.data.item_rings import ItemRings, RingDivision, is_dense_with_rows
-from paceline.data.streams import end_with_the_call
+from paceline.data.items.item_rings import ItemRings, RingDivision, is_dense_with_rows
+from paceline.data.items.streams import end_with_the_call
 from paceline.fit.enqueuers import EnqueuerOfSome, IdleEnqueuer, draw_order
 from paceline.fit.snapshots.data_replay import begin_anyhow
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import World
-from paceline.data.local_batches import rows_of
+from paceline.data.own_rows.local_batches import rows_of
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.bridged_collectives import total_rows
 from paceline.strategy.graph_collectives import GraphCollectives

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.data.auto_shard import how_divided, is_sharded_by_hand
 from paceline.data.batch_rows import describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
-from paceline.data.index_batches import IndexDivision
-from paceline.data.local_batches import (
+from paceline.data.items.shared_generators import division_of_generator
+from paceline.data.items.streams import one_ahead
+from paceline.data.order.repetitions import with_own_draws
+from paceline.data.own_rows.auto_shard import how_divided, is_sharded_by_hand
+from paceline.data.own_rows.index_batches import IndexDivision
+from paceline.data.own_rows.local_batches import (
     AnyDivision,
     divided,
     is_local,
@@ -19,11 +22,8 @@ from paceline.data.local_batches import (
     work_noted,
     work_of,
 )
-from paceline.data.repetitions import with_own_draws
-from paceline.data.shared_generators import division_of_generator
-from paceline.data.stages import Whole
-from paceline.data.streams import one_ahead
-from paceline.data.uneven import followed_by_empty_batches, shapes_of_another
+from paceline.data.own_rows.stages import Whole
+from paceline.data.own_rows.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter, first_batches
 from paceline.fit.item_makers import item_makers, outlives_epoch
 from paceline.fit.unbatched import check_batched

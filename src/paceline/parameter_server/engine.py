@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from paceline.comm.world import World, current_world
-from paceline.data.streams import one_ahead
+from paceline.data.items.streams import one_ahead
 from paceline.fit.building import build_as_far_as_known, shapes_of
 from paceline.fit.compat import GeneratorDataAdapter
 from paceline.fit.engine import Engine, Function

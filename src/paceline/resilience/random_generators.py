@@ -1,6 +1,6 @@
 """The random generators of the process: Python's, NumPy's, TensorFlow's. Keras's own is a variable.
 
-With them go the numbers of epochs from which the orders of sources by index follow (`data/readings.py`).
+With them go the numbers of epochs from which the orders of sources by index follow (`data/indexed/readings.py`).
 
 TensorFlow's random operations in a step have a state that cannot be read or restored: a warning says so.
 """
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from paceline.data import readings, seeds
+from paceline.data.indexed import readings
+from paceline.data.order import seeds
 from paceline.strategy import compat
 from paceline.strategy.operation_seeds import eager_seeds, job_seed, use_job_seed
 

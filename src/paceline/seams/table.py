@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from paceline.data import cache_files, interleaves, shuffles, stage_orders
+from paceline.data import cache_files
 from paceline.data import compat as data_compat
+from paceline.data.order import interleaves, shuffles, stage_orders
 from paceline.fit import (
     batch_statistics,
     chief_output,

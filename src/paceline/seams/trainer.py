@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.cluster.evaluator_task import is_evaluator
-from paceline.data.streams import readings_ended
+from paceline.data.items.streams import readings_ended
 from paceline.evaluation.followed_fit import followed
 from paceline.fit import compat
 from paceline.fit.chief_output import is_quiet

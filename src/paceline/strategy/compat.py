@@ -37,7 +37,7 @@ newer one, this is the only file to mend.
 | `random_seed.get_seed` | what random operations ask for their seeds |
 | `gen_random_ops` | where `tf.random` makes its operations: only there are seed and shape known together |
 | `control_flow_v2_func_graphs.WhileBodyFuncGraph` | to know whether a draw is built within a loop |
-| `gen_dataset_ops`, `gen_experimental_dataset_ops` | where `tf.data` makes its stages (`data/stage_orders.py`) |
+| `gen_dataset_ops`, `gen_experimental_dataset_ops` | where `tf.data` makes its stages (`data/order/stage_orders.py`) |
 | `ops.RegisterGradient`, `.gradient_registry._registry` | keeps custom gradients, and their graphs, for ever |
 | `FuncGraph.outer_graph` | the graph around one |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |

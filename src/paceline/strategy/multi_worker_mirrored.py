@@ -20,7 +20,7 @@ from paceline.comm.by_hand import join_world, start_timeout_seconds
 from paceline.comm.departure import Departure
 from paceline.comm.site_mpi import join_site_mpi
 from paceline.comm.world import World, current_world
-from paceline.data.seeds import share_default_generators
+from paceline.data.order.seeds import share_default_generators
 from paceline.errors import ConfigurationError
 from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy, local_device

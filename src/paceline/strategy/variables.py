@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from paceline.comm.group import Array
 from paceline.data.compat import variant_of
-from paceline.data.local_batches import is_local, mark_as_local
+from paceline.data.own_rows.local_batches import is_local, mark_as_local
 from paceline.data.python_faults import kept_fault_raised
 from paceline.strategy import compat
 from paceline.strategy.as_one_worker import is_as_one_worker

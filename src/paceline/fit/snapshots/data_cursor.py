@@ -5,8 +5,8 @@ tf.data, arrays           the iterator's own state, while that is small: nothing
 the same, with much       as many iterators are made as before, the last one is read up to the position
   in shuffle buffers
 PyDataset                 from its position: only the order of the batches is drawn again (`SourceState`)
-source by index           from its position, a few numbers (`data/readings.py`)
-generator                 read from its beginning, as each iterator had read it (`data/streams.py`)
+source by index           from its position, a few numbers (`data/indexed/readings.py`)
+generator                 read from its beginning, as each iterator had read it (`data/items/streams.py`)
 function on workers       not at all: each worker's dataset begins anew
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import keras
 
-from paceline.data.streams import num_read_behind
+from paceline.data.items.streams import num_read_behind
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.dataset_functions import ReadElsewhere

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.data.fingerprint import random_operations
-from paceline.data.iterator_state import (
+from paceline.data.order.iterator_state import (
     NoIteratorStateError,
     estimated_state_bytes,
     iterator_state,
     num_shuffles,
     restore_iterator,
 )
-from paceline.data.local_batches import WHOLE, form_of
-from paceline.data.shuffles import shuffles_made_later
+from paceline.data.order.shuffles import shuffles_made_later
+from paceline.data.own_rows.local_batches import WHOLE, form_of
 from paceline.fit import compat
 from paceline.fit.dataset_functions import ReadElsewhere
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore

@@ -10,7 +10,7 @@ from types import GeneratorType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from paceline.data.shuffles import draw_as_iterators, draws_as_read
+from paceline.data.order.shuffles import draw_as_iterators, draws_as_read
 from paceline.fit.enqueuers import PresentItems
 from paceline.resilience.random_generators import capture_generators, restore_generators
 

@@ -15,8 +15,8 @@ from paceline.cluster.evaluator_task import is_evaluator
 from paceline.comm.group import Reduction
 from paceline.comm.world import current_world
 from paceline.data.compat import dataset_of
-from paceline.data.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
-from paceline.data.local_batches import WHOLE, form_of
+from paceline.data.order.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
+from paceline.data.own_rows.local_batches import WHOLE, form_of
 from paceline.errors import EXIT_PREEMPTED, ConfigurationError
 from paceline.events.bus import bus
 from paceline.events.worker_events import FitEnded, Preempted, StepDone, TrainingResumed

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from paceline.data.streams import num_read_behind
+from paceline.data.items.streams import num_read_behind
 from paceline.fit import compat
 from paceline.fit.snapshots.data_cursor import DataCursor
 from paceline.fit.snapshots.data_position import SourceState

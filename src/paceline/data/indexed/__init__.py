@@ -1,0 +1,1 @@
+"""Rows that are read by their numbers: TFRecord files, arrays, data sets of Grain."""

@@ -1,0 +1,1 @@
+"""All ranks draw one order, also after a restart."""

@@ -1,0 +1,119 @@
+"""Keras's batches of arrays, of which a rank gathers its own rows only. The order of the rows stays plain Keras's.
+
+    indices of a global batch, [5 2 8 1] ─┐
+    the arrays, whole, again and again   ─┴ zip ─► map: the rows of the arrays at the indices ─► prefetch
+
+The indices of the rank's rows are chosen before the map.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.data import compat
+from paceline.data.batch_rows import local_slice
+from paceline.data.fingerprint import FingerprintLog
+from paceline.data.own_rows.left_out import behind_identities
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayDivision:
+    """How the work of Keras's dataset of arrays is divided."""
+
+    gather: Any
+    """The map stage that takes indices and arrays."""
+    sources: tuple[int, ...]
+    """Of each component of a batch, the number of the array that its rows are of."""
+    prefetches: tuple[Any, ...]
+    """Stages behind, in this order."""
+    stays: str = ""
+    """Nothing that is worth a word is done with all rows."""
+    form = "own indices 1"
+    """Iterators over datasets of the same form may have the same state."""
+    mapped: tuple[str, ...] = ()
+    """No function of the script's is called."""
+
+
+def array_division_of(dataset: Any) -> ArrayDivision | None:
+    """The parts of a dataset that Keras has made of arrays; None: it is another one, or holds sparse arrays."""
+    prefetches, one = [], dataset
+    while (kind := compat.kind_of(one)) in ("Prefetch", "Options"):
+        prefetches += [one] if kind == "Prefetch" else []
+        [one] = compat.inputs_of(one)
+    if kind != "ParallelMap":
+        return None
+    [source] = compat.inputs_of(one)
+    if compat.kind_of(source) != "Zip":
+        return None
+    indices, *others = compat.inputs_of(source)
+    if len(others) != 1 or not _is_one_element_again_and_again(others[0]):
+        return None
+    spec, leaves = indices.element_spec, tf.nest.flatten(others[0].element_spec)
+    are_indices = isinstance(spec, tf.TensorSpec) and spec.dtype.is_integer and spec.shape.rank == 1
+    if not (are_indices and all(isinstance(leaf, tf.TensorSpec) for leaf in leaves)):
+        return None
+    if not all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank for leaf in tf.nest.flatten(one.element_spec)):
+        return None
+    sources = _gathered_from(one)
+    return None if sources is None else ArrayDivision(one, sources, tuple(reversed(prefetches)))
+
+
+def _gathered_from(dataset: Any) -> tuple[int, ...] | None:
+    """The argument of a map, less one, that each of its results has the rows of; None if it does something else."""
+    function = compat.traced_function_of(dataset)
+    if function is None or function.captured_inputs:
+        return None
+    arguments = [tensor.name for tensor in function.inputs]
+    found = []
+    for tensor in function.outputs:
+        gather = behind_identities(tensor).op
+        if gather.type != "GatherV2" or gather.get_attr("batch_dims") != 0:
+            return None
+        params, indices, axis = map(behind_identities, gather.inputs)
+        of_axis_0 = tf.get_static_value(axis) is not None and int(tf.get_static_value(axis)) == 0
+        if not (of_axis_0 and indices.name == arguments[0] and params.name in arguments[1:]):
+            return None
+        found.append(arguments.index(params.name) - 1)
+    return tuple(found)
+
+
+def _is_one_element_again_and_again(dataset: Any) -> bool:
+    if compat.kind_of(dataset) != "Repeat":
+        return False
+    [source] = compat.inputs_of(dataset)
+    return compat.kind_of(source) == "Tensor"
+
+
+def own_rows_of_arrays(division: ArrayDivision, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    """The batches of this rank of the dataset that `division` is of.
+
+    Args:
+        division: Its parts.
+        rank: This rank.
+        size: Number of ranks.
+        log: Where to note fingerprints of global batches, which are gathered whole for that; None: nowhere.
+    """
+    gather = division.gather
+    spec = gather.element_spec
+    [source] = compat.inputs_of(gather)
+
+    def gathered(arrays: Any, indices: Any) -> list[Any]:
+        return [tf.gather(arrays[number], indices) for number in division.sources]
+
+    # No Python `if` in it depends on a tensor.
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def chosen(number: Any, element: Any) -> Any:
+        indices, *arrays = tf.nest.flatten(element)
+        noted = []
+        if log is not None:
+            noted = [log.note(number, (), lambda: gathered(arrays, indices), by_row=True)]
+        with tf.control_dependencies(noted):
+            static = indices.shape[0]
+            begin, end = local_slice(tf.shape(indices)[0] if static is None else static, rank, size)
+            return tf.nest.pack_sequence_as(spec, gathered(arrays, indices[begin:end]))
+
+    own = source.enumerate().map(chosen, **compat.options_of_map(gather))
+    for one in division.prefetches:
+        own = own.prefetch(compat.read_ahead_of(one))
+    return own

@@ -1,0 +1,101 @@
+"""This rank's batches of a source by index (`index_source.py`): its own rows are read, and mapped, no others."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.data import compat
+from paceline.data.batch_rows import local_slice
+from paceline.data.fingerprint import FingerprintLog
+from paceline.data.indexed.index_source import Source, source_of, with_reading
+from paceline.data.own_rows.own_rows import packing
+from paceline.data.own_rows.row_wise import fixed_rows, is_row_wise, rows_of_map
+from paceline.data.own_rows.stages import Whole, in_order_of, is_order
+from paceline.data.own_rows.staying_maps import MAPS, name_of_map
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDivision:
+    """How the work of a dataset of a source by index is divided."""
+
+    source: Source
+    stage: Any
+    """The script's dataset of its batches."""
+    order: tuple[Any, ...]
+    """Stages behind that choose and repeat batches, in this order."""
+    maps: tuple[Any, ...]
+    """Those behind, which have a row for each row, in this order."""
+    stays: str = ""
+    """Nothing that is worth a word is done with all rows."""
+
+    @property
+    def form(self) -> str:
+        """Iterators have a position instead of a state, but for those over stages that take or skip batches."""
+        behind = [compat.kind_of(one) for one in (*self.order, *self.maps)]
+        return f"by index 2: {','.join(behind)}"
+
+    @property
+    def mapped(self) -> list[str]:
+        """The names of the functions that this rank calls for its own rows only."""
+        return [name_of_map(one) for one in self.maps]
+
+
+def index_division_of(dataset: Any) -> IndexDivision | Whole | None:
+    """The parts of a dataset of a source by index, or why its batches are made whole; None: it is not of one."""
+    order, maps, one = [], [], dataset
+    while (source := source_of(one)) is None:
+        kind = compat.kind_of(one)
+        if is_order(one):
+            order.append(one)
+        elif kind in MAPS and is_row_wise(one):
+            maps.append(one)
+        elif kind not in ("Options", "Prefetch"):
+            return _why_whole(one)
+        inputs = compat.inputs_of(one)
+        if len(inputs) != 1:
+            return None
+        [one] = inputs
+    return IndexDivision(source, one, tuple(reversed(order)), tuple(reversed(maps)))
+
+
+def _why_whole(one: Any) -> Whole | None:
+    source = next(filter(None, map(source_of, compat.with_sources(one))), None)
+    if source is None:
+        return None
+    if compat.kind_of(one) in MAPS:
+        return Whole(
+            f"every rank reads all {source.name}, as map `{name_of_map(one)}` behind them takes whole batches: with "
+            "paceline.data.element_wise(function) a map has a row for each row"
+        )
+    return Whole(
+        f"every rank reads all {source.name}, as the stage `{compat.method_of(one)}` is behind them: without it, each "
+        "would read its own"
+    )
+
+
+def own_rows_by_index(division: IndexDivision, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    """The batches of this rank of the dataset that `division` is of.
+
+    Args:
+        division: Its parts.
+        rank: This rank.
+        size: Number of ranks.
+        log: Where to note which epoch a batch is of; None: nowhere.
+    """
+    source, order, maps = division.source, division.order, division.maps
+    spec = maps[-1].element_spec if maps else division.stage.element_spec
+
+    def behind(flat: list[Any]) -> Any:  # one stage costs less than several
+        for one in maps:
+            flat = rows_of_map(one, range(*local_slice(fixed_rows(one) or 0, rank, size)), flat)
+        return packing(spec, None)(*flat)
+
+    if [compat.kind_of(one) for one in order] in ([], ["Repeat"]):
+        repeats = int(compat.count_of(order[0])) if order else 1
+        reading = source.reading(repeats)
+        own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind)
+        return with_reading(own, reading)
+    # What has been read says where an iterator stands.
+    own = source.batches(source.reading(), rank, size, log=log, behind=behind)
+    for one in order:
+        own = in_order_of(one, own)
+    return own

@@ -1,0 +1,153 @@
+"""This rank's rows of each batch, made without the others': chosen first, mapped then.
+
+    global batches, raw     [0 1 2 3] [4 5 6 7] [8]        rank 1 of 2
+    the rank's rows          2 3       6 7       8*        * a stand-in, where the rank has no row of a batch
+    mapped, as one stream    a b       c d       e*
+    put together again      [a b]     [c d]     []         one batch for each global one; stand-ins are left out
+
+As one stream, so that parallel maps and prefetches work across batches, as the script has them. A batch that
+may be shorter and not the last (before a `repeat`, or shuffled) is filled with stand-ins: the stream is cut every so
+many rows.
+
+Of the batches that are compared over ranks, all raw rows are noted, and what the maps make of the first one.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.data import compat
+from paceline.data.batch_rows import local_slice
+from paceline.data.fingerprint import FingerprintLog
+from paceline.data.own_rows.row_wise import rows_of_map
+from paceline.data.own_rows.stages import Division, ReadAhead, in_order_of
+
+
+def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    """The batches of this rank of the dataset that `division` is of.
+
+    Args:
+        division: Says what is done with a rank's own rows only.
+        rank: This rank.
+        size: Number of ranks.
+        log: Where to note fingerprints of global batches; None: nowhere.
+    """
+    batches, given = division.batch, compat.options_of_batch(division.batch)
+    assert given is not None
+    given = in_order(given)
+    if division.rows is not None:
+        batches = division.rows.batch(**given)
+    for one in division.order:
+        batches = in_order_of(one, batches)
+    first, end = local_slice(given["batch_size"], rank, size)
+    width = max(end - first, 1)
+    stays_last = all(compat.kind_of(one) in ("Take", "Skip") for one in division.order)
+    is_filled = not (given["drop_remainder"] or stays_last)
+
+    # No Python `if` in it depends on a tensor.
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def chosen(index: Any, element: Any) -> Any:
+        flat = tf.nest.flatten(element)
+        noted = [] if log is None else [log.note(index, element, lambda: _first_row_mapped(division, flat))]
+        with tf.control_dependencies(noted):
+            rows = tf.shape(flat[0], tf.int64)[0]
+            begin, end = local_slice(rows, rank, size)
+            if division.rows is None:
+                return tuple(tensor[begin:end] for tensor in flat)
+            wanted = tf.constant(width, tf.int64) if is_filled else tf.maximum(end - begin, 1)
+            is_own = tf.range(wanted) < end - begin
+            if is_filled:
+                at = tf.minimum(begin + tf.range(wanted), rows - 1)
+                return (is_own, *(tf.gather(tensor, at) for tensor in flat))
+            begin = tf.minimum(begin, rows - 1)
+            return (is_own, *(tensor[begin : begin + wanted] for tensor in flat))
+
+    own = batches.enumerate().map(chosen)
+    if division.rows is not None:
+        own = _mapped(own.unbatch(), division)
+        own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
+    return _behind_batch(own, division, range(first, end), end - first if given["drop_remainder"] else None)
+
+
+def _behind_batch(own: Any, division: Division, rows: range, static_rows: int | None) -> Any:
+    spec = division.batch.element_spec
+    for one in division.batch_steps:
+        if compat.kind_of(one) == "Prefetch":
+            own = own.prefetch(compat.read_ahead_of(one))
+        else:
+            own = own.map(_calling_on_rows(one, rows), **in_order(compat.options_of_map(one)))
+            spec = one.element_spec
+    return own.map(packing(spec, static_rows))
+
+
+def _first_row_mapped(division: Division, flat: list[Any]) -> list[Any]:
+    """What the maps make of the first row of a raw batch: as a batch of one row."""
+    row = [tensor[:1] for tensor in flat]
+    maps = [step for step in division.row_steps if not isinstance(step, ReadAhead)]
+    if maps:
+        row = [tensor[0] for tensor in row]
+        for step in maps:
+            row = called(step.dataset, step.first, row)
+        row = [tensor[tf.newaxis] for tensor in row]
+    for one in division.batch_steps:
+        row = row if compat.kind_of(one) == "Prefetch" else rows_of_map(one, range(1), row)
+    return row
+
+
+def _mapped(rows: Any, division: Division) -> Any:
+    for step in division.row_steps:
+        if isinstance(step, ReadAhead):
+            rows = rows.prefetch(step.elements)
+        else:
+            rows = rows.map(_calling(step.dataset, 1 + step.first), **in_order(compat.options_of_map(step.dataset)))
+    return rows
+
+
+def in_order(options: dict[str, Any]) -> dict[str, Any]:
+    """These options of a map or batch, whose order all ranks must share."""
+    return {**options, "deterministic": True} if "deterministic" in options else options
+
+
+def called(one: Any, at: int, flat: list[Any]) -> list[Any]:
+    """The tensors of a row of which the traced function of a map has replaced its arguments, from `at`."""
+    function = compat.traced_function_of(one)
+    end = at + len(function.inputs) - len(function.captured_inputs)
+    return [*flat[:at], *function(*flat[at:end]), *flat[end:]]
+
+
+def _calling(one: Any, at: int) -> Any:
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def call(*flat: Any) -> Any:
+        return tuple(called(one, at, list(flat)))
+
+    return call
+
+
+def _calling_on_rows(one: Any, rows: range) -> Any:
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def call(*flat: Any) -> Any:
+        return tuple(rows_of_map(one, rows, list(flat)))
+
+    return call
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+def _own_only(is_own: Any, *flat: Any) -> Any:
+    rows = tf.math.count_nonzero(is_own)
+    return tuple(tensor[:rows] for tensor in flat)
+
+
+def packing(spec: Any, static_rows: int | None) -> Any:
+    """From the tensors of a batch to a batch as the script has it, with what is known of its shapes: a function."""
+    leaves = tf.nest.flatten(spec)
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def packed(*flat: Any) -> Any:
+        tensors = iter(flat)
+        parts = [next(tensors) if isinstance(leaf, tf.TensorSpec) else None for leaf in leaves]
+        for tensor, leaf in zip(parts, leaves, strict=True):
+            if tensor is not None:
+                tensor.set_shape([static_rows, *leaf.shape[1:]])
+        return tf.nest.pack_sequence_as(spec, parts)
+
+    return packed

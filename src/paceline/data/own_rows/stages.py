@@ -1,0 +1,240 @@
+"""Where in an input pipeline a rank's rows can be chosen: a walk over the stages of a dataset. Nothing is read.
+
+    source ─► shuffle ─► map f ─► repeat ─► map g ─► batch ─► take ─► map h ─► prefetch
+    └──── base ──────┘   └ f and g work row by row ┘        │
+                                                            └ order of batches; h has a row for each row
+
+An order does not depend on values. So base, repeat, batch and take, without the maps, say which rows of the base are
+the rows of a global batch; a rank then needs f, g and h for its own rows only (`own_rows.py`). Whatever is not
+understood here stays as it is, on all rows. A shuffle behind a map is made again over the rows before the
+map: both draw their seeds from one generator, in this `fit` and outside.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.data import compat
+from paceline.data.fingerprint import draws_by_chance
+from paceline.data.own_rows.left_out import is_left_out
+from paceline.data.own_rows.row_wise import is_row_wise
+from paceline.data.own_rows.staying_maps import (
+    MAPS,
+    computes,
+    maps_kept_by,
+    name_of_map,
+    reason_of_state,
+    reason_to_stay,
+    stays_before,
+)
+
+BATCHES = frozenset(["Batch", "ParallelBatch"])
+_LOOKED_THROUGH = frozenset(["Options", "CopyToDevice"])
+"""Stages that change no element: `fit` puts batches where they are needed by itself."""
+_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "Repeat": lambda rows, one: _kept_apart(rows, one).repeat(compat.count_of(one)),
+    "Take": lambda rows, one: rows.take(compat.count_of(one)),
+    "Skip": lambda rows, one: rows.skip(compat.count_of(one)),
+    "Shuffle": compat.shuffled_alike,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RowMap:
+    """A map that works on single rows."""
+
+    dataset: Any
+    """The stage in the script's dataset."""
+    first: int
+    """Where its first argument stands among the tensors of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """A prefetch."""
+
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How the work of a dataset is divided."""
+
+    rows: Any
+    """A dataset of single rows, without the maps; None: the maps before the batch, if any, stay."""
+    batch: Any
+    """The batch stage of the script's dataset."""
+    row_steps: tuple[RowMap | ReadAhead, ...]
+    """What is done with single rows of this rank."""
+    order: tuple[Any, ...]
+    """Stages behind the batch that choose and repeat batches, in this order."""
+    batch_steps: tuple[Any, ...]
+    """Maps behind the batch that have a row for each row, and prefetches, in this order."""
+    stays: str = ""
+    """What is still done with all rows on every rank, and how to change that; empty: nothing that is worth a word."""
+
+    @property
+    def form(self) -> str:
+        """Iterators over datasets of the same form may have the same state."""
+        kinds = [type(step).__name__ for step in self.row_steps]
+        behind = [compat.kind_of(one) for one in (*self.order, *self.batch_steps)]
+        return f"own rows 2: {','.join(kinds)} | {','.join(behind)}"
+
+    @property
+    def maps(self) -> list[Any]:
+        """The stages whose functions this rank calls for its own rows only."""
+        of_rows = [step.dataset for step in self.row_steps if isinstance(step, RowMap)]
+        return [*of_rows, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS)]
+
+    @property
+    def mapped(self) -> list[str]:
+        """The names of these functions."""
+        return [name_of_map(one) for one in self.maps]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A dataset whose batches are made whole by every rank."""
+
+    stays: str = ""
+    """As in `Division`."""
+    work: str = "every rank reads all data and computes its rows of each batch"
+    """What each rank reads and makes, for a line of a log."""
+
+
+def division_of(dataset: Any) -> Division | Whole:
+    """How the work of a `tf.data.Dataset` of global batches can be divided."""
+    order, steps, one = [], [], dataset
+    while (kind := compat.kind_of(one)) not in BATCHES:
+        if is_order(one):
+            order.append(one)
+        elif kind == "Prefetch" or (kind in MAPS and is_row_wise(one)):
+            steps.append(one)
+        elif kind not in _LOOKED_THROUGH:
+            return Whole(_behind_batch(one) or maps_kept_by(one))
+        [one] = compat.inputs_of(one)
+    batch = one
+    [behind] = compat.inputs_of(batch)
+    if compat.options_of_batch(batch) is None or not _is_dense(batch.element_spec):
+        return Whole(stays_before(behind, "as its rows are ragged or sparse: dense ones would be divided"))
+    found = _Found()
+    rows, row_steps = _lowered(behind, 0, found)
+    if draws_by_chance(rows):  # ranks draw other numbers, which only whole batches tell from other rows
+        return Whole(found.stays)
+    batch_steps = tuple(reversed(steps))
+    if not any(isinstance(step, RowMap) and computes(step.dataset) for step in row_steps):
+        if not any(compat.kind_of(one) in MAPS for one in batch_steps):
+            return Whole(found.stays)
+        rows, row_steps = None, []
+    return Division(rows, batch, tuple(row_steps), tuple(reversed(order)), batch_steps, found.stays)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What has been found on the way."""
+
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def stays(self) -> str:
+        return self.reasons[0] if self.reasons else ""
+
+
+def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | ReadAhead]]:
+    """`one` without the maps that can come later, and these maps; as it is, and none, where that cannot be.
+
+    Args:
+        one: A dataset of rows.
+        first: Where its tensors begin among those of a row.
+        found: Is told what stays.
+    """
+    kind = compat.kind_of(one)
+    if kind in MAPS:
+        if reason := reason_to_stay(one) or reason_of_state(one):
+            found.reasons.append(f"map `{name_of_map(one)}` runs on all rows on every rank, {reason}")
+            return one, []
+        [source] = compat.inputs_of(one)
+        rows, steps = _lowered(source, first, found)
+        if steps or _has_fixed_shapes(source.element_spec):
+            return rows, [*steps, RowMap(one, first)]
+        reason = "as the rows before it have no fixed shape: tf.ensure_shape before it would give them one"
+        found.reasons += [reason_of] if (reason_of := stays_before(one, reason)) else []
+        return one, []
+    if is_order(one) or kind == "Prefetch" or kind in _LOOKED_THROUGH:
+        [source] = compat.inputs_of(one)
+        rows, steps = _lowered(source, first, found)
+        if not any(isinstance(step, RowMap) for step in steps):
+            return one, []
+        if kind == "Prefetch":
+            return rows, [*steps, ReadAhead(compat.read_ahead_of(one))]
+        return (rows if kind in _LOOKED_THROUGH else in_order_of(one, rows)), steps
+    if kind == "Zip":
+        return _lowered_zip(one, first, found)
+    if told := maps_kept_by(one):
+        found.reasons.append(told)
+    return one, []
+
+
+def is_order(one: Any) -> bool:
+    """Whether a stage only chooses, repeats or shuffles, and can be made again over others."""
+    kind = compat.kind_of(one)
+    return kind in _ORDERS and (kind != "Shuffle" or compat.has_shared_seeds(one))
+
+
+def in_order_of(one: Any, rows: Any) -> Any:
+    """`rows`, or batches, repeated, left out or shuffled as a stage of the script's dataset does it."""
+    return _ORDERS[compat.kind_of(one)](rows, one)
+
+
+def _kept_apart(rows: Any, repeat: Any) -> Any:
+    # TensorFlow makes one stage of a shuffle and a repeat right behind it, which draws other seeds from the second
+    # iterator on. In the script's dataset a map may be between the two: a take of all rows stands for it. It reads
+    # up to the end, as a map does, since a repeat below draws seeds there; without a count, TensorFlow leaves it out.
+    [source] = compat.inputs_of(repeat)
+    if compat.kind_of(source) == "Shuffle":
+        return rows
+    while is_left_out(source):
+        [source] = compat.inputs_of(source)
+    return rows.take(-1 if compat.kind_of(source) == "Shuffle" else tf.int64.max)
+
+
+def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | ReadAhead]]:
+    branches = []
+    for branch in compat.inputs_of(one):
+        branches.append(_lowered(branch, first, found))
+        first += compat.num_tensors_of(branch.element_spec)
+    steps = [step for _, of_branch in branches for step in of_branch]
+    fixed = all(_has_fixed_shapes(rows.element_spec) for rows, _ in branches)
+    if not (fixed and any(isinstance(step, RowMap) for step in steps)):
+        return one, []
+    return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), [rows for rows, _ in branches])), steps
+
+
+def _behind_batch(one: Any) -> str:
+    kinds = {compat.kind_of(stage) for stage in compat.with_sources(one)}
+    if compat.kind_of(one) not in MAPS or not kinds & BATCHES:
+        return ""
+    name = name_of_map(one)
+    return (
+        f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches: before "
+        ".batch(), it would work on the rows of this rank"
+    )
+
+
+def _is_dense(spec: Any) -> bool:
+    return all(isinstance(leaf, tf.TensorSpec) and leaf.shape.rank is not None for leaf in tf.nest.flatten(spec))
+
+
+def _has_fixed_shapes(spec: Any) -> bool:
+    """Whether rows of this spec can be put one below the other, whatever they hold, and taken apart again."""
+    leaves = tf.nest.flatten(spec)
+    return bool(leaves) and all(
+        # `Dataset.unbatch` ends the process at rows of no numbers (TensorFlow 2.21).
+        isinstance(leaf, tf.TensorSpec) and bool(leaf.shape.num_elements()) and leaf.dtype not in _NO_ROWS
+        for leaf in leaves
+    )
+
+
+_NO_ROWS = (tf.variant, tf.resource)

@@ -1,0 +1,1 @@
+"""Data workers: datasets that other processes of the job make batches of."""
