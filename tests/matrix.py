@@ -57,7 +57,8 @@ def main() -> int:
         versions = subprocess.run([python, "-c", show], check=True, capture_output=True, text=True).stdout.strip()
         print(f"== {pair}: {versions}", flush=True)
         tests = [name for name in options.tests if (ROOT / name).exists()]
-        pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not proof"]
+        shared_out = ["--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder"]  # as `make test`
+        pytest = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not proof", *shared_out]
         ended = subprocess.run([*pytest, *tests], cwd=ROOT, check=False)
         results[f"{pair}: {versions}"] = ended.returncode
     for name, code in results.items():
