@@ -37,22 +37,17 @@ _calls = itertools.count()
 
 
 def followed(model: Any, arguments: Mapping[str, Any]) -> Any:
-    """A call of `fit` in an evaluator.
+    """A call of `fit` in an evaluator. Returns when a later `fit` has begun.
 
     Args:
         model: Whose method was called.
         arguments: Of the call, all of them.
-    """
-    return _follow(model, arguments, next(_calls))
-
-
-def _follow(model: Any, arguments: Mapping[str, Any], fit_call: int) -> Any:
-    """Returns when a later `fit` has begun.
 
     Raises:
         SystemExit: 0, because nothing is left to evaluate.
         ConfigurationError: there is nothing to follow, or nothing to evaluate.
     """
+    fit_call = next(_calls)
     directory = _directory(arguments)
     source = SnapshotSource(directory, fit_call)
     launched = current_world().launched

@@ -196,12 +196,16 @@ def _called(call: Callable[[], None]) -> StopIteration | None:
     return None
 
 
-def agreement_of(callbacks: Any) -> Agreement | None:
+def agreement_of(callbacks: Any, model: Any) -> Agreement | None:
     """A new agreement on what the callbacks of a list decide; None where no other rank takes its model's steps.
 
     Collective.
+
+    Args:
+        callbacks: The list.
+        model: The list's, if it has one.
     """
-    group = engine_of(callbacks.model).group
+    group = engine_of(model).group
     return None if group is None or group.size == 1 else Agreement(callbacks, group)
 
 

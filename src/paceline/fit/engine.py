@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import tensorflow as tf
+
 from paceline.comm.group import Group
 from paceline.comm.world import World, current_world
 from paceline.data.items.streams import one_ahead
@@ -75,7 +77,7 @@ class Engine:
 
     @classmethod
     def check_foreign(cls, model: Any, method: str) -> None:
-        """What a model that another engine trains is told, in a process that could have this one; before any step.
+        """Refuses a call of another engine's model that must not train beside models of this one.
 
         Raises:
             ConfigurationError, ValueError: it must not train like this.
@@ -107,63 +109,63 @@ class Engine:
         else:
             yield
 
-    def on_batch(self, model: Any, arguments: dict[str, Any], method: str, keras: Function) -> Any:
+    def on_batch(self, model: Any, method: str, arguments: dict[str, Any], by_keras: Function) -> Any:
         """`train_on_batch`, `test_on_batch` or `predict_on_batch`.
 
         Args:
             model: Whose method is called.
-            arguments: Of the call, without defaults.
             method: Its name.
-            keras: Keras's; takes the arguments.
+            arguments: Of the call, without defaults.
+            by_keras: Keras's; takes the arguments.
         """
         del model, method
-        return keras(**arguments)
+        return by_keras(**arguments)
 
     # Of a model.
 
-    def compiled(self, model: Any, jit_compile: Any, keras: Callable[[], Any]) -> Any:
+    def compiled(self, model: Any, jit_compile: Any, by_keras: Callable[[], Any]) -> Any:
         """`model.compile`.
 
         Args:
             model: Whose method is called.
             jit_compile: What it was given.
-            keras: Compiles.
+            by_keras: Compiles.
         """
         del model, jit_compile
-        return keras()
+        return by_keras()
 
-    def built(self, model: Any, iterator: Any, data_batch: Any, keras: Callable[[], None]) -> None:
+    def built(self, model: Any, iterator: Any, data_batch: Any, by_keras: Callable[[], None]) -> None:
         """`_maybe_symbolic_build`, before the first step over an iterator or of a batch.
 
         Args:
             model: To be built.
             iterator: The epoch iterator; None: the step is of `data_batch`.
             data_batch: A batch.
-            keras: Builds, from a batch that it draws.
+            by_keras: Builds, from a batch that it draws.
         """
         del model, iterator, data_batch
-        keras()
+        by_keras()
 
-    def function(self, model: Any, step: Function, keras: Function) -> Any:
+    def function(self, model: Any, step: Function, by_keras: Function) -> Any:
         """`_make_function`: from a step to what Keras's loops call for each execution.
 
         Args:
             model: Whose step.
             step: `train_step` or `test_step`.
-            keras: From a step to a function of an iterator.
+            by_keras: From a step to a function of an iterator.
         """
         del model
-        return keras(telling_of_traces(step))
+        return by_keras(telling_of_traces(step))
 
-    def predict_function(self, model: Any, keras: Callable[[], Any]) -> Any:
+    def predict_function(self, model: Any, by_keras: Callable[[], Any]) -> Any:
         """`make_predict_function`, where one is to be made.
 
         Args:
             model: Whose.
-            keras: Makes Keras's, and returns it.
+            by_keras: Makes Keras's, and returns it.
         """
         del model
-        return keras()
+        return by_keras()
 
     def reset(self, model: Any) -> None:
         """The model's metrics are about to be reset, with which epochs and evaluations begin."""
@@ -175,16 +177,16 @@ class Engine:
             Exception: what a step has raised.
         """
 
-    def epoch_logs(self, model: Any, logs: Any, keras: Callable[[Any], Any]) -> Any:
+    def epoch_logs(self, model: Any, logs: Any, by_keras: Callable[[Any], Any]) -> Any:
         """`_get_metrics_result_or_logs`: the logs of an epoch or an evaluation.
 
         Args:
             model: Whose.
             logs: Of the last step.
-            keras: From the logs of a step to those of the epoch.
+            by_keras: From the logs of a step to those of the epoch.
         """
         del model
-        return keras(logs)
+        return by_keras(logs)
 
     def logs_by_now(self, logs: Any) -> Any:
         """The logs of a step as a snapshot has them."""
@@ -230,6 +232,8 @@ class Engine:
             epoch: The epoch iterator (`fit/epochs.py`), which learns what the data are.
             dataset: What it reads.
         """
+        if self.strategy is None:  # Keras asks the strategy of a model that is used while one worker's step is traced
+            return dataset
         is_stream = isinstance(epoch.data_adapter, GeneratorDataAdapter)
         if isinstance(by_index := divided(dataset), IndexDivision):  # to know its position
             dataset = local_batches(dataset, 0, 1, division=by_index)
@@ -252,11 +256,21 @@ class Engine:
 
         Args:
             model: Which.
-            filepath: Where to; None: what is written is no file of its own.
+            filepath: Where to.
             write: Writes it, and may read every variable.
         """
         del model, filepath
         return write()
+
+    def with_all_values(self, model: Any, read: Callable[[], Any]) -> Any:
+        """Something reads every variable of the model. Collective if `saves_together`.
+
+        Args:
+            model: Which.
+            read: Reads them.
+        """
+        del model
+        return read()
 
     def exported(self, model: Any, write: Callable[[], Any]) -> Any:
         """The model is exported for serving.
@@ -288,24 +302,25 @@ def register(engine: type[Engine]) -> None:
 
 
 def engine_of(model: Any) -> Engine:
-    """The engine that trains `model`: of the strategy in whose scope it was made.
+    """The engine that trains `model`.
 
-    Plain Keras while one worker's step is traced, and for whatever is no model of Keras's.
+    It is that of the strategy in whose scope the model was made. One that was made in none, and is used in the scope of
+    replicas, trains with them: Keras gives it their strategy. Whatever is no model of Keras's has plain Keras's engine.
     """
-    strategy = getattr(model, "_distribute_strategy", None)
-    return Engine() if strategy is None else _engine_for(strategy)
+    own = getattr(model, "_distribute_strategy", None)
+    if own is not None:
+        return engine_for(own)
+    in_scope = engine_for(tf.distribute.get_strategy()) if hasattr(model, "distribute_strategy") else Engine()
+    return in_scope if in_scope.reads_alike and in_scope.takes_steps_here else Engine()
 
 
-def engine_in_scope(strategy: Any) -> Engine:
-    """The engine of the models that are made in the scope of `strategy`."""
-    return _engine_for(strategy)
-
-
-def _engine_for(strategy: Any) -> Engine:
+def engine_for(strategy: Any) -> Engine:
+    """The engine of models made in the scope of `strategy`; plain Keras's while one worker's step is traced."""
+    if strategy is None or is_as_one_worker():
+        return Engine()
     for class_ in type(strategy).__mro__:
         if class_ in _engines:
-            engine = _engines[class_](strategy)
-            return Engine() if engine.reads_alike and is_as_one_worker() else engine
+            return _engines[class_](strategy)
     return Engine(strategy)
 
 

@@ -14,7 +14,7 @@ from paceline.data.indexed.index_source import reading_of
 from paceline.data.items.streams import read_as_asked_for
 from paceline.data.order.repetitions import ScriptsDraws
 from paceline.fit.compat import GeneratorDataAdapter, PyDatasetAdapter
-from paceline.fit.engine import engine_in_scope
+from paceline.fit.engine import engine_for
 from paceline.fit.enqueuers import refuse_missing_items
 from paceline.fit.epoch_streams import GivenStream, NoStream
 from paceline.fit.item_makers import ItemMakers, untouched
@@ -170,7 +170,7 @@ class _Distributor:
 
     def also_if_distributed(self, dataset: Any) -> Any:
         """`dataset`, seen to: Keras does not ask about one that is distributed already, or without a strategy."""
-        if self._epoch.description is None and engine_in_scope(self._strategy).reads_alike:
+        if self._epoch.description is None and engine_for(self._strategy).reads_alike:
             return self.experimental_distribute_dataset(dataset)
         return dataset
 
@@ -181,4 +181,4 @@ class _Distributor:
             dataset = read_at_once(dataset)
         if isinstance(adapter, GeneratorDataAdapter):
             dataset = read_as_asked_for(dataset)
-        return engine_in_scope(self._strategy).distributed(self._epoch, dataset)
+        return engine_for(self._strategy).distributed(self._epoch, dataset)

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.fit import own_functions, own_loops, updates_in_loops
-from paceline.fit.engine import engine_in_scope
+from paceline.fit.engine import engine_for
 from paceline.fit.replica import current_replica, note_gradients, refuse_lonely_step
 from paceline.fit.replica_loops import gradient_sums
 from paceline.strategy.as_one_worker import is_as_one_worker
@@ -49,7 +49,7 @@ def applied(keras_apply: Function) -> Function:
     def apply(self: Any, grads: Iterable[Any], trainable_variables: Iterable[Any] | None = None) -> Any:
         _take_strategy_of_scope(self)  # one that was built in no scope, as by `load_model`; also of a single replica
         variables = None if trainable_variables is None else list(trainable_variables)
-        engine_in_scope(getattr(self, "_distribution_strategy", None)).before_update(self, variables)
+        engine_for(getattr(self, "_distribution_strategy", None)).before_update(self, variables)
         replica = current_replica()
         if replica is None:
             refuse_lonely_step()

@@ -1,10 +1,12 @@
-"""A list of callbacks on one of several ranks, in the place of Keras's `CallbackList`. What a hook goes through:
+"""A list of callbacks on one of several ranks: Keras's `CallbackList`. What a hook of the list goes through:
 
-observer: about to begin           snapshots note what comes before the callbacks
-└─ agreement                       what a callback decides on one rank holds for all
-   └─ the engine's logs            under parameter servers, whoever looks at them waits for them
-      └─ Keras's own               each callback of the list, in its order
-observer: has ended                snapshots and events come after the callbacks
+    observer: about to begin           snapshots note what comes before the callbacks
+    └─ agreement                       what a callback decides on one rank holds for all
+       └─ the engine's logs            under parameter servers, whoever looks at them waits for them
+          └─ Keras's own               each callback of the list, in its order
+    observer: has ended                snapshots and events come after the callbacks
+
+The methods of Keras's class are replaced, and not the class: scripts and libraries may have imported it before.
 """
 
 from collections.abc import Callable
@@ -12,24 +14,33 @@ from typing import Any
 
 import keras
 
-from paceline.fit.agreement import BATCH_HOOKS, BEGIN_HOOKS, EPOCH_HOOKS, Agreement, agreement_of
+from paceline.fit.agreement import BATCH_HOOKS, BEGIN_HOOKS, EPOCH_HOOKS, agreement_of
 from paceline.fit.engine import engine_of
 from paceline.fit.files.keras_callbacks import is_follower, is_left_out
 from paceline.fit.run import observer
+from paceline.strategy.seams import Seam
 
-_KerasList: Any = keras.callbacks.CallbackList
+Function = Callable[..., Any]
+
+_AGREEMENT = "_paceline_agreement"
+"""On a list: how its ranks agree; None: it has no other ranks."""
 
 
-class RankCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]  # Keras is untyped
-    """Callbacks of a call of `fit`, `evaluate` or `predict`, or of a loop of the script's own.
+def rows() -> list[Seam]:
+    """The replacements of the list's methods."""
+    hooks = (*BEGIN_HOOKS, *EPOCH_HOOKS, *BATCH_HOOKS)
+    why = "what a callback decides on one rank holds for all; snapshots and events come after the callbacks"
+    return [
+        Seam(keras.callbacks.CallbackList, "__init__", made, "callbacks for the chief only"),
+        Seam(keras.callbacks.CallbackList, hooks, called, why),
+    ]
 
-    Followers leave out what is for the chief only. The arguments are Keras's.
-    """
 
-    _agreement: Agreement | None = None
+def made(keras_init: Function) -> Function:
+    """`CallbackList.__init__`, which on followers leaves out what is for the chief only."""
 
-    def __init__(
-        self,
+    def __init__(  # noqa: N807
+        self: Any,
         callbacks: Any = None,
         add_history: bool = False,
         add_progbar: bool = False,
@@ -46,57 +57,52 @@ class RankCallbacks(keras.callbacks.CallbackList):  # type: ignore[misc]  # Kera
                     # The script may ask it for its model, which every callback has.
                     keras.callbacks.Callback.set_model(callback, model)
                     keras.callbacks.Callback.set_params(callback, params)
-        super().__init__(callbacks, add_history, add_progbar, model, **params)
+        keras_init(self, callbacks, add_history, add_progbar, model, **params)
 
-    def _call(self, hook: str, position: int | None, logs: Any) -> None:
-        """Calls a hook of all callbacks. Collective, if a callback of some rank may decide something there.
-
-        Args:
-            hook: Its name.
-            position: The epoch or batch that it is given; None: neither.
-            logs: What it is given.
-        """
-        by = observer()
-        if by is not None:
-            by.hook_begins(hook, self, logs)
-        if hook in BEGIN_HOOKS and self._agreement is None:
-            self._agreement = agreement_of(self)
-
-        def call() -> None:
-            given = engine_of(self.model).logs_for(hook, self.callbacks, logs)
-            getattr(_KerasList, hook)(self, *(() if position is None else (position,)), given)
-
-        if self._agreement is None or not self._agreement.watches(hook):
-            call()
-        else:
-            self._agreement.run(hook, call)
-            if hook == "on_train_begin":
-                self._agreement.compare_first_epochs()
-        if by is not None:
-            by.hook_ended(hook, self, position or 0, logs)
+    return __init__
 
 
-def _of_call(hook: str) -> Callable[..., None]:
-    def method(self: RankCallbacks, logs: Any = None) -> None:
-        self._call(hook, None, logs)
+def called(keras_hook: Function) -> Function:
+    """A hook of all callbacks. Collective, if a callback of some rank may decide something there."""
+    name = keras_hook.__name__
+    if name in BEGIN_HOOKS:
 
-    return method
+        def hook(self: Any, logs: Any = None) -> None:
+            _call(name, self, 0, logs, lambda given: keras_hook(self, given))
 
+        return hook
 
-def _of_epoch(hook: str) -> Callable[..., None]:
-    def method(self: RankCallbacks, epoch: int, logs: Any = None) -> None:
-        self._call(hook, epoch, logs)
+    def hook_at(self: Any, position: int, logs: Any = None) -> None:
+        _call(name, self, position, logs, lambda given: keras_hook(self, position, given))
 
-    return method
-
-
-def _of_batch(hook: str) -> Callable[..., None]:
-    def method(self: RankCallbacks, batch: int, logs: Any = None) -> None:
-        self._call(hook, batch, logs)
-
-    return method
+    return hook_at
 
 
-for _hooks, _made in ((BEGIN_HOOKS, _of_call), (EPOCH_HOOKS, _of_epoch), (BATCH_HOOKS, _of_batch)):
-    for _hook in _hooks:
-        setattr(RankCallbacks, _hook, _made(_hook))
+def _call(name: str, callbacks: Any, position: int, logs: Any, by_keras: Callable[[Any], None]) -> None:
+    """Calls a hook.
+
+    Args:
+        name: Its.
+        callbacks: The list.
+        position: The epoch or batch that the hook is given; 0 for those of a whole call.
+        logs: What Keras, or a loop of the script's own, gives it.
+        by_keras: Calls it of each callback in the list, with logs.
+    """
+    by, model = observer(), getattr(callbacks, "_model", None)  # a list without a model is one of a loop
+    if by is not None and model is not None:
+        by.hook_begins(name, callbacks, logs)
+    if name in BEGIN_HOOKS and getattr(callbacks, _AGREEMENT, None) is None:
+        setattr(callbacks, _AGREEMENT, agreement_of(callbacks, model))
+    agreement = getattr(callbacks, _AGREEMENT, None)
+
+    def call() -> None:
+        by_keras(engine_of(model).logs_for(name, callbacks.callbacks, logs))
+
+    if agreement is None or not agreement.watches(name):
+        call()
+    else:
+        agreement.run(name, call)
+        if name == "on_train_begin":
+            agreement.compare_first_epochs()
+    if by is not None and model is not None:
+        by.hook_ended(name, callbacks, position, logs)

@@ -55,40 +55,40 @@ class Replicas(Engine):
     def _is_divided(self) -> bool:
         return bool(self.strategy.group.size > 1)
 
-    def on_batch(self, model: Any, arguments: dict[str, Any], method: str, keras: Function) -> Any:
+    def on_batch(self, model: Any, method: str, arguments: dict[str, Any], by_keras: Function) -> Any:
         """See `Engine`: each rank computes its rows of the batch."""
         if not self._is_divided:
-            return keras(**arguments)
-        return on_local_rows(model, arguments, method, keras, self.strategy)
+            return by_keras(**arguments)
+        return on_local_rows(model, method, arguments, by_keras, self.strategy)
 
-    def compiled(self, model: Any, jit_compile: Any, keras: Callable[[], Any]) -> Any:
+    def compiled(self, model: Any, jit_compile: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`: the step stays uncompiled where it has to talk to other ranks."""
         if not self._is_divided:
-            return keras()
+            return by_keras()
         if jit_compile not in (None, False, "auto") and self.strategy.world.is_chief:
             _LOGGER.warning(
                 "jit_compile=True: XLA cannot compile a step in which %d replicas communicate; the step runs "
                 "without XLA, with the same numbers.",
                 self.strategy.group.size,
             )
-        result = keras()
+        result = by_keras()
         model.jit_compile = False  # not in what is saved with the model
         return result
 
-    def built(self, model: Any, iterator: Any, data_batch: Any, keras: Callable[[], None]) -> None:
+    def built(self, model: Any, iterator: Any, data_batch: Any, by_keras: Callable[[], None]) -> None:
         """See `Engine`: from shapes, without a batch; all ranks begin with the chief's values."""
         build_from_shapes(model, iterator, data_batch, self.strategy)
 
-    def function(self, model: Any, step: Function, keras: Function) -> Any:
+    def function(self, model: Any, step: Function, by_keras: Function) -> Any:
         """See `Engine`: the ranks divide the step; with one rank in a launched job, its update becomes loops."""
         told = telling_of_traces(step)
         if self._is_divided:
-            return DividedFunction(model, told, keras, self.strategy)
-        return keras(with_loops(model, told) if current_world().launched else told)
+            return DividedFunction(model, told, by_keras, self.strategy)
+        return by_keras(with_loops(model, told) if current_world().launched else told)
 
-    def predict_function(self, model: Any, keras: Callable[[], Any]) -> Any:
+    def predict_function(self, model: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`: returns the rows of all ranks."""
-        return DividedPrediction(model, self.strategy) if self._is_divided else keras()
+        return DividedPrediction(model, self.strategy) if self._is_divided else by_keras()
 
     def distributed(self, epoch: Any, dataset: Any) -> Any:
         """See `Engine`: this rank's rows of each batch."""

@@ -72,7 +72,7 @@ _here = _Here()
 
 
 class FitObserver:
-    """Who is told of what happens in the outermost `fit` of this process: snapshots and events. The default: nobody."""
+    """Is told of what happens in the outermost `fit` of this process, for snapshots and events. Here: does nothing."""
 
     def follows(self, epochs: Any) -> Any:
         """A new epoch iterator is made; who follows it through its data (`snapshots/data_cursor.py`), if anybody."""

@@ -16,14 +16,14 @@ Function = Callable[..., Any]
 
 
 def on_local_rows(
-    model: Any, arguments: dict[str, Any], method: str, keras_method: Function, strategy: SynchronousStrategy
+    model: Any, method: str, arguments: dict[str, Any], keras_method: Function, strategy: SynchronousStrategy
 ) -> Any:
     """Calls a Keras method on one batch with this rank's rows of it; returns what one worker would. Collective.
 
     Args:
         model: Whose method.
-        arguments: Of the call.
         method: Its name.
+        arguments: Of the call.
         keras_method: Takes the arguments.
         strategy: Whose replicas divide the batch.
     """

@@ -31,15 +31,13 @@ def refuse_training_apart(strategy: Any) -> None:
         fault = (
             f"this script names no strategy, and --no-drop-in keeps Paceline from giving it one: its {world.size} "
             f"workers would train {world.size} models that are never synchronized. Leave --no-drop-in out, or build "
-            "the model in "
-            "the scope of a paceline.MultiWorkerMirroredStrategy(). [no-strategy]"
+            "the model in the scope of a paceline.MultiWorkerMirroredStrategy(). [no-strategy]"
         )
     else:
         fault = (
             f"this model was built outside strategy.scope(): each of the {world.size} workers trains a copy of its "
             "own, and the copies are never synchronized. Build and compile it inside `with strategy.scope():` to "
-            "train it together. "
-            "[no-strategy]"
+            "train it together. [no-strategy]"
         )
     if not named_strategies:
         raise RuntimeError(fault)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -23,10 +23,12 @@ from paceline.parameter_server.dealt_functions import (
     end_pass,
 )
 from paceline.parameter_server.home_metrics import as_it_is
-from paceline.parameter_server.refused_fits import check_made_after_strategy, check_not_alone, checked
+from paceline.parameter_server.refused_fits import check, check_made_after_strategy, check_not_alone
 from paceline.parameter_server.tables.sharded_weights import build_in_scope, made_by_layer
 from paceline.parameter_server.tables.tensorflow_saves import in_one_piece
 from paceline.parameter_server.worker_data import worker_data_of
+from paceline.strategy.compat import ParameterServerStrategyV2
+from paceline.strategy.first_use import SERVERS
 from paceline.strategy.parameter_server import ParameterServerStrategy
 
 _LOGGER = logging.getLogger("paceline")
@@ -44,8 +46,12 @@ _WITHOUT_LOGS = (
 class Servers(Engine):
     """See the module, and `Engine`."""
 
-    strategy_class = ParameterServerStrategy
+    strategy_class: ClassVar[type] = ParameterServerStrategyV2  # also TensorFlow's own, where nothing replaces it
     takes_steps_here = False
+
+    def __init__(self, strategy: Any) -> None:
+        SERVERS.begin()
+        super().__init__(strategy)
 
     @property
     def world(self) -> World | None:
@@ -61,7 +67,8 @@ class Servers(Engine):
 
     def check(self, model: Any, method: str, arguments: dict[str, Any]) -> None:
         """See `Engine`. A function in place of data becomes a dataset that stands for what workers read."""
-        checked(model, method, arguments, self.strategy)
+        check(model, method, arguments, self.strategy)
+        super().check(model, method, arguments)
 
     @contextmanager
     def running(self, model: Any, method: str) -> Iterator[None]:
@@ -75,32 +82,32 @@ class Servers(Engine):
             cancel(model)
             raise
 
-    def on_batch(self, model: Any, arguments: dict[str, Any], method: str, keras: Function) -> Any:
+    def on_batch(self, model: Any, method: str, arguments: dict[str, Any], by_keras: Function) -> Any:
         """See `Engine`."""
         if method != "predict_on_batch":
-            return keras(**arguments)
+            return by_keras(**arguments)
         model.make_predict_function()
         [outputs] = model.predict_function([(arguments["x"],)]).wait()
         return tf.nest.map_structure(_as_array, outputs)
 
-    def compiled(self, model: Any, jit_compile: Any, keras: Callable[[], Any]) -> Any:
+    def compiled(self, model: Any, jit_compile: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`."""
         if jit_compile not in (None, False, "auto"):
             _LOGGER.warning(
                 "jit_compile=True: XLA cannot compile a step whose variables lie on parameter servers; the step "
                 "runs without XLA, with the same numbers."
             )
-        return keras()
+        return by_keras()
 
-    def built(self, model: Any, iterator: Any, data_batch: Any, keras: Callable[[], None]) -> None:
+    def built(self, model: Any, iterator: Any, data_batch: Any, by_keras: Callable[[], None]) -> None:
         """See `Engine`: from shapes, as far as that goes."""
         build_as_far_as_known(model, shapes_of(iterator, data_batch), self.strategy)
 
-    def function(self, model: Any, step: Function, keras: Function) -> Any:
+    def function(self, model: Any, step: Function, by_keras: Function) -> Any:
         """See `Engine`."""
         return DealtFunction(model, step)
 
-    def predict_function(self, model: Any, keras: Callable[[], Any]) -> Any:
+    def predict_function(self, model: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`."""
         return DealtPrediction(model)
 
@@ -116,13 +123,13 @@ class Servers(Engine):
         """See `Engine`."""
         drain(model)
 
-    def epoch_logs(self, model: Any, logs: Any, keras: Callable[[Any], Any]) -> Any:
+    def epoch_logs(self, model: Any, logs: Any, by_keras: Callable[[Any], Any]) -> Any:
         """See `Engine`: once all its steps have ended."""
         if not isinstance(logs, DealtLogs):
-            return keras(logs)
+            return by_keras(logs)
         end_pass(model)
         # An evaluation that follows resets the metrics.
-        return {name: as_it_is(value) for name, value in keras(logs.now()).items()}
+        return {name: as_it_is(value) for name, value in by_keras(logs.now()).items()}
 
     def logs_by_now(self, logs: Any) -> Any:
         """See `Engine`: of the steps that have ended."""
@@ -149,7 +156,8 @@ class Servers(Engine):
 
     def before_update(self, optimizer: Any, variables: list[Any] | None) -> None:
         """See `Engine`: slots are made on servers."""
-        if not optimizer.built and variables is not None:
+        is_ours = isinstance(self.strategy, ParameterServerStrategy)
+        if is_ours and not optimizer.built and variables is not None:
             build_in_scope(optimizer, variables, self.strategy)
 
     def distributed(self, epoch: Any, dataset: Any) -> Any:
@@ -161,6 +169,11 @@ class Servers(Engine):
         """See `Engine`."""
         drain(model)
         return write()
+
+    def with_all_values(self, model: Any, read: Callable[[], Any]) -> Any:
+        """See `Engine`."""
+        drain(model)
+        return read()
 
     def exported(self, model: Any, write: Callable[[], Any]) -> Any:
         """See `Engine`: whoever serves the model looks rows up in a variable, not in shards on servers."""

@@ -14,8 +14,8 @@ from paceline.strategy.compat import ON_SERVERS, own_job
 _STEPS = {"fit": "steps_per_epoch", "evaluate": "steps", "predict": "steps"}
 
 
-def checked(model: Any, method: str, arguments: dict[str, Any], strategy: Any) -> None:
-    """Checks a call of `fit`, `evaluate` or `predict`; what stands for it replaces a function that makes a dataset.
+def check(model: Any, method: str, arguments: dict[str, Any], strategy: Any) -> None:
+    """Checks a call of `fit`, `evaluate` or `predict`; a function in place of data becomes a dataset in its place.
 
     Raises:
         ValueError: workers cannot do that.

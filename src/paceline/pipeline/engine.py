@@ -35,15 +35,15 @@ class Pipeline(Replicas):
         if method in ("fit", "train_on_batch"):
             refuse_outside_scope(model)
 
-    def compiled(self, model: Any, jit_compile: Any, keras: Callable[[], Any]) -> Any:
+    def compiled(self, model: Any, jit_compile: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`: Keras would ask for XLA by itself on a GPU; afterwards all is traced anew."""
         refuse_xla(jit_compile)
-        result = keras()
+        result = by_keras()
         model.jit_compile = False
         compiled_anew(model)
         return result
 
-    def built(self, model: Any, iterator: Any, data_batch: Any, keras: Callable[[], None]) -> None:
+    def built(self, model: Any, iterator: Any, data_batch: Any, by_keras: Callable[[], None]) -> None:
         """See `Engine`: a pipeline is divided, and what is not built is built from shapes."""
         is_fitted = Run.of_fit(model) is not None and iterator is not compat.validation_iterator(model)
         batch_rows = None if iterator is None else iterator.description.batch_size
@@ -52,15 +52,15 @@ class Pipeline(Replicas):
             compare_over_ranks(facts, self.strategy.fit_group)
         build(model, shapes_of(iterator, data_batch), batch_rows, is_fitted=is_fitted, is_run=iterator is not None)
 
-    def function(self, model: Any, step: Function, keras: Function) -> Any:
+    def function(self, model: Any, step: Function, by_keras: Function) -> Any:
         """See `Engine`."""
         return PipelinedFunction(model, training=step.__name__ == "train_step")
 
-    def predict_function(self, model: Any, keras: Callable[[], Any]) -> Any:
+    def predict_function(self, model: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`."""
         return PipelinedPrediction(model)
 
-    def epoch_logs(self, model: Any, logs: Any, keras: Callable[[Any], Any]) -> Any:
+    def epoch_logs(self, model: Any, logs: Any, by_keras: Callable[[Any], Any]) -> Any:
         """See `Engine`: the logs of the last step are those of all steps, on every rank."""
         return logs
 
@@ -75,15 +75,22 @@ class Pipeline(Replicas):
 
     def saved(self, model: Any, filepath: Any, write: Callable[[], Any]) -> Any:
         """See `Engine`: the chief writes, and fetches what other stages have. Collective."""
-        if self.strategy.world.size == 1 or not model.built:
-            return write()
-        if filepath is not None and not isinstance(filepath, (str, os.PathLike)):
+        if self._is_divided_model(model) and not isinstance(filepath, (str, os.PathLike)):
             raise ConfigurationError(
                 f"Received {type(filepath).__name__} for the path; expected a path: the ranks of a pipeline save one "
                 "file together. [pipeline]"
             )
-        with_all_values(model, self.strategy, write)
+        return self.with_all_values(model, write)
+
+    def with_all_values(self, model: Any, read: Callable[[], Any]) -> Any:
+        """See `Engine`: the chief reads, and fetches what other stages have. Collective."""
+        if not self._is_divided_model(model):
+            return read()
+        with_all_values(model, self.strategy, read)
         return None
+
+    def _is_divided_model(self, model: Any) -> bool:
+        return bool(self.strategy.world.size > 1 and model.built)
 
     def loaded(self, model: Any, read: Callable[[], Any]) -> Any:
         """See `Engine`: each stage loads its own. Not collective."""

@@ -157,13 +157,7 @@ def _of_trainers() -> Iterator[Seam]:
         trainer.epoch_logs,
         f"{engines}; of an epoch whose last step was in another process",
     )
-    yield Seam(
-        keras.callbacks,
-        "CallbackList",
-        lambda _: rank_callbacks.RankCallbacks,
-        "what a callback decides on one rank holds for all; snapshots and events come after the callbacks",
-        copies="",
-    )
+    yield from rank_callbacks.rows()
 
 
 def _of_models() -> Iterator[Seam]:

@@ -21,7 +21,7 @@ from paceline.fit import compat
 from paceline.fit.chief_output import is_quiet
 from paceline.fit.engine import check_call, check_foreign, engine_of
 from paceline.fit.run import Run, observer
-from paceline.fit.snapshots.resumable_fit import resumed
+from paceline.fit.snapshots.resumable_fit import fit_with_snapshots
 
 Function = Callable[..., Any]
 
@@ -41,15 +41,14 @@ def surrounded(keras_method: Function) -> Function:
         check_call(self, name, call.arguments)
 
         def run(**changed: Any) -> Any:
-            call.arguments.update(changed)
-            if is_quiet():
-                call.arguments["verbose"] = 0
-            epochs = call.arguments.get("initial_epoch", 0), call.arguments.get("epochs", 1)
+            arguments = {**call.arguments, **changed, **({"verbose": 0} if is_quiet() else {})}
+            given = inspect.BoundArguments(signature, arguments)
+            epochs = arguments.get("initial_epoch", 0), arguments.get("epochs", 1)
             with readings_ended(), Run.begun(self, name, epochs):
-                return keras_method(*call.args, **call.kwargs)
+                return keras_method(*given.args, **given.kwargs)
 
         with engine_of(self).running(self, name):
-            return resumed(self, call.arguments, run) if name == "fit" else run()
+            return fit_with_snapshots(self, call.arguments, run) if name == "fit" else run()
 
     filtered: Function = compat.filter_traceback(method)
     return filtered
@@ -69,7 +68,7 @@ def on_batch(keras_method: Function) -> Function:
             check_foreign(self, name)
         del call.arguments["self"]
         with engine.running(self, name):
-            return engine.on_batch(self, call.arguments, name, lambda **given: keras_method(self, **given))
+            return engine.on_batch(self, name, call.arguments, lambda **given: keras_method(self, **given))
 
     return method
 
@@ -79,7 +78,10 @@ def compiled(keras_compile: Function) -> Function:
     signature = inspect.signature(keras_compile)
 
     def compile_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        jit_compile = signature.bind(self, *args, **kwargs).arguments.get("jit_compile")
+        try:
+            jit_compile = signature.bind(self, *args, **kwargs).arguments.get("jit_compile")
+        except TypeError:
+            return keras_compile(self, *args, **kwargs)
         return engine_of(self).compiled(self, jit_compile, lambda: keras_compile(self, *args, **kwargs))
 
     return compile_
@@ -112,11 +114,11 @@ def made_predict_function(keras_make: Function) -> Function:
         if self.predict_function is not None and not force:
             return self.predict_function
 
-        def keras() -> Any:
+        def by_keras() -> Any:
             keras_make(self, force=force)
             return self.predict_function
 
-        self.predict_function = engine_of(self).predict_function(self, keras)
+        self.predict_function = engine_of(self).predict_function(self, by_keras)
         return self.predict_function
 
     return make_predict_function

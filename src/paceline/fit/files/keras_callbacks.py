@@ -117,6 +117,6 @@ def weights_logged(keras_log: Function) -> Function:
     """`TensorBoard._log_weights`, which reads each weight."""
 
     def _log_weights(self: Any, epoch: int) -> Any:
-        return engine_of(self._model).saved(self._model, None, lambda: keras_log(self, epoch))
+        return engine_of(self._model).with_all_values(self._model, lambda: keras_log(self, epoch))
 
     return _log_weights

@@ -69,7 +69,7 @@ def checksum(variables: Iterable[Any]) -> str:
 def written_once(model: Any, name: str) -> Iterator[bool]:
     """Whether this rank is to write what `name` stands for; what it saves inside is part of that.
 
-    Collective, and true on every rank, for a model with `parts_read_together`; true also where all ranks save together.
+    Collective, and true on every rank, for a model with `parts_read_together`.
 
     Args:
         model: What is saved.
@@ -78,7 +78,7 @@ def written_once(model: Any, name: str) -> Iterator[bool]:
     if saves_nothing():
         yield False
         return
-    if _here.is_writer or not is_shared(model) or engine_of(model).saves_together:
+    if _here.is_writer or not is_shared(model):
         yield True
         return
     claim = shared_claims().claimed(name, moment_of(model))

@@ -58,7 +58,7 @@ def is_in_fit() -> bool:
     return _process.in_fit
 
 
-def resumed(model: Any, arguments: dict[str, Any], fit: Function) -> Any:
+def fit_with_snapshots(model: Any, arguments: dict[str, Any], fit: Function) -> Any:
     """A call of `fit`, which takes snapshots and goes on from one, where the user wants that. Collective then.
 
     Args:
