@@ -42,6 +42,19 @@ def test_no_version_can_be_another_one(plan: Plan, data: st.DataObject) -> None:
     assert faults(_with(plan, stage, tuple(actions)))
 
 
+@given(plans(max_stages=8))
+def test_all_stages_may_wait_for_each_other_where_batches_are_read(plan: Plan) -> None:
+    """Behind the update of one version: nobody needs for it what another one does later, or a batch not yet read."""
+    for version, begun in enumerate(plan.batches_begun):
+        before, until_next = [], list[Action]()
+        for actions in plan.actions:
+            ends = [0, *(at + 1 for at, one in enumerate(actions) if isinstance(one, Update)), len(actions)]
+            before.append(actions[: ends[version]])
+            until_next += actions[: ends[version + 1]]
+        assert deadlocks(replace(plan, actions=tuple(before))) == []
+        assert {plan.place_of(action)[0] for action in until_next} <= set(range(begun))
+
+
 def _with(plan: Plan, stage: int, actions: tuple[Action, ...]) -> Plan:
     return replace(plan, actions=(*plan.actions[:stage], actions, *plan.actions[stage + 1 :]))
 

@@ -64,6 +64,7 @@ class PipelinedFunction:
             self._ended = TrainedBatches(self._model, pipeline, training=self._training)
             _warn_of_pauses(self._model, pipeline, training=self._training)
         ended = self._ended
+        ended.take()  # what an execution has left that raised
 
         def batches() -> Iterator[Batch]:
             for one in data:

@@ -1,6 +1,5 @@
 """A model in a pipeline, on one rank: its chunks, the functions of its own ones, the walk, the optimizer's update."""
 
-import contextlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -123,8 +122,7 @@ class PipelinedModel:
     def functions(self, specs: Any, *, training: bool, losses: bool = True) -> dict[int, ChunkFunctions]:
         """Those of this stage's chunks, for data of these specs; traced when they are first asked for.
 
-        Collective when these specs are new; of a batch that is trained under an asynchronous schedule, only when
-        nothing has been traced yet: ranks learn of later shapes at different times, some while others need them.
+        Collective over all ranks when these specs are new.
 
         Raises:
             ConfigurationError: a stage cannot compute one of its chunks; then the same on all ranks.
@@ -135,8 +133,7 @@ class PipelinedModel:
             made = {}
             versioned = training and not self.schedule.is_synchronous
             is_first = not any(known[:2] == key[:2] for known in self._functions)
-            is_common = is_first or not versioned
-            with raised_on_all(self._strategy.fit_group) if is_common else contextlib.nullcontext():
+            with raised_on_all(self._strategy.fit_group):
                 for number in self.own:
                     chunk = self.chunks.chunks[number]
                     if training:

@@ -6,6 +6,14 @@
 
 What is handed from one chunk to another one of this stage needs no message. A plan is for full batches. If a batch has
 fewer rows than micro-batches, or the data end early, actions are left out, and what is left is in order.
+
+    first stage:   read 0 1 │ F0 F1 BW0 U0 │ read 2 │ F2 BW1 U1 │ …
+    second stage:  read 0 1 │ F0    BW0 U0 │ read 2 │ F1 BW1 U1 │ …
+
+All stages read a batch behind the same update, as early as the first stage needs it. Reading is where functions for new
+shapes are made, which all ranks do together: no stage then waits for what another one would send only later. A batch
+that cannot be read ends the data: what is under way comes to its end, no message is left behind, and then the walk
+raises.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -38,7 +46,7 @@ class StageWalk:
         plan: For batches of as many micro-batches as a full one has.
         stage: This rank's.
         chunks: Of the model.
-        batches: Read when the plan comes to them; maybe fewer than the plan has.
+        batches: Read when the first stage comes to them; maybe fewer than the plan has.
         messages: Of this rank.
         gradient_sums: Of this stage.
         trained: Keras variables of this stage.
@@ -60,7 +68,8 @@ class StageWalk:
         self._messages, self._gradient_sums, self._ends = messages, gradient_sums, ends
         self._has_begun_sums = False
         self._read: dict[int, Batch] = {}
-        self._num_read = 0
+        self._num_read, self._has_ended = 0, False
+        self._failure: Exception | None = None
         self._walked: dict[int, WalkedBatch] = {}
         self._passes: dict[tuple[int, int], Pass] = {}
         self._recomputed: set[tuple[int, int]] = set()
@@ -69,7 +78,12 @@ class StageWalk:
         self.versions = WeightVersions(trained, plan.last_uses(stage))
 
     def run(self, actions: Sequence[Action]) -> None:
-        """Does what `actions`, all or some of the plan's, say."""
+        """Does what `actions`, all or some of the plan's, say.
+
+        Raises:
+            Exception: what reading a batch has raised, once all batches before it are done.
+        """
+        self._read_batches(self._plan.batches_begun[0])
         self._recomputed = {
             (action.chunk, action.micro_batch)
             for action in actions
@@ -105,6 +119,22 @@ class StageWalk:
         if ended is not None:
             self._end_forward(ended)
         self._messages.flush()
+        if self._failure is not None:
+            raise self._failure
+
+    def _read_batches(self, number: int) -> None:
+        """Reads on until there are so many since the beginning of the plan, or the data end."""
+        while self._num_read < number and not self._has_ended:
+            batch = None
+            try:
+                batch = next(self._batches, None)
+            except Exception as error:
+                self._failure = error
+            if batch is None:
+                self._has_ended = True
+            else:
+                self._read[self._num_read] = batch
+                self._num_read += 1
 
     def _is_left_out(self, action: Action) -> bool:
         """Whether there is no such batch, or micro-batch of it."""
@@ -114,9 +144,6 @@ class StageWalk:
     def _batch_of(self, action: Action) -> tuple[Batch | None, int]:
         """The batch of an action, None behind the end of the data; the micro-batch's number in it."""
         number, index = self._plan.place_of(action)
-        while self._num_read <= number and (batch := next(self._batches, None)) is not None:
-            self._read[self._num_read] = batch
-            self._num_read += 1
         return self._read.get(number), index
 
     def _end_forward(self, number: int) -> None:
@@ -133,6 +160,7 @@ class StageWalk:
         self._ends.end_backward(walked)
         del self._read[update.version - 1]
         self._has_begun_sums = False
+        self._read_batches(self._plan.batches_begun[update.version])
 
     def _begin_sums(self) -> None:
         if not self._has_begun_sums:
@@ -160,6 +188,8 @@ class StageWalk:
         """Asks for what the next computation reads; it arrives while this one computes."""
         for index in range(at, len(actions)):
             action = actions[index]
+            if self._plan.place_of(action)[0] >= self._num_read and not self._has_ended:
+                return index  # it may be left out
             if isinstance(action, (Receive, Compute)) and not self._is_left_out(action):
                 if isinstance(action, Compute):
                     return index

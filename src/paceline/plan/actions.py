@@ -5,6 +5,7 @@ R forward again (recomputation).
 """
 
 import enum
+import functools
 from dataclasses import dataclass
 
 from paceline.plan.shape import Shape
@@ -136,3 +137,14 @@ class Plan:
         return {
             action.version: index for index, action in enumerate(self.actions[stage]) if isinstance(action, Compute)
         }
+
+    @functools.cached_property
+    def batches_begun(self) -> list[int]:
+        """By number of updates made, how many batches the first stage, ahead of all others, begins before the next."""
+        begun = [0]
+        for action in self.actions[0]:
+            if isinstance(action, Update):
+                begun.append(begun[-1])
+            else:
+                begun[-1] = max(begun[-1], self.place_of(action)[0] + 1)
+        return begun

@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import paceline
 
@@ -76,6 +77,54 @@ def raises_on_one_rank(strategy: Any) -> dict[str, list[str]]:
     return told
 
 
+class Convolved:
+    """A model of sequences, of which one stage may raise where a graph is made of it for sequences of 9."""
+
+    def __init__(self, strategy: Any, optimizer: Any) -> None:
+        self.fails_on: int | None = None
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            first = keras.layers.Lambda(lambda rows: self._checked(0, rows))
+            convolutions = [keras.layers.Conv1D(4, 3, padding="same") for _ in range(2)]
+            mean = keras.layers.GlobalAveragePooling1D()
+            self.model = keras.Sequential([keras.Input((None, 3)), first, *convolutions, mean])
+            self.model.compile(optimizer, self._loss, steps_per_execution=7)
+
+    def _checked(self, stage: int, rows: Any) -> Any:
+        if self.fails_on == stage and rows.shape[1] == 9:
+            raise ValueError("this model gives up: \N{SNOWMAN}")
+        return rows
+
+    def _loss(self, expected: Any, predicted: Any) -> Any:
+        return keras.ops.mean((keras.ops.mean(self._checked(1, expected), 1) - predicted) ** 2, axis=1)
+
+
+def _batches(*lengths: int) -> Any:
+    random = np.random.default_rng(2)
+    made = [(random.normal(size=(6, length, 3)), random.normal(size=(6, length, 4))) for length in lengths]
+    specs = tf.TensorSpec([None, None, 3], tf.float32), tf.TensorSpec([None, None, 4], tf.float32)
+    return tf.data.Dataset.from_generator(lambda: iter(made), output_signature=specs)
+
+
+def raises_at_a_later_shape(_: Any) -> list[Any]:
+    """Batches are under way when one comes for which functions are made anew; in the end a `fit` without a fault.
+
+    What is trained in a `fit` that raises is what a `fit` trains whose data end there.
+    """
+    found: list[Any] = []
+    for micro_batches, options in ((1, {}), (3, {}), (1, {"global_clipnorm": 0.1})):
+        strategy = paceline.PipelineStrategy(2, micro_batches=micro_batches, schedule="pipedream", balance=[2, 2])
+        for fails_on in range(2):
+            raising, ending = (Convolved(strategy, keras.optimizers.SGD(0.1, **options)) for _ in range(2))
+            raising.fails_on = fails_on
+            told = _told(raising.model.fit, _batches(6, 4, 6, 4, 9, 6), verbose=0)
+            raising.fails_on = None
+            ending.model.fit(_batches(6, 4, 6, 4), verbose=0)
+            fits = [one.model.fit(_batches(9, 4, 9, 5), epochs=2, verbose=0) for one in (raising, ending)]
+            found.append((fails_on, told, *(fit.history["loss"] for fit in fits)))
+    return found
+
+
 def raises_where_layers_are_measured(_: Any) -> list[str]:
     """A layer that one rank only cannot measure; then without a fault."""
     keras.utils.set_random_seed(1)
@@ -94,7 +143,13 @@ def raises_where_layers_are_measured(_: Any) -> list[str]:
 
 
 CASES = {
-    case.__name__: case for case in (made_outside_of_the_scope, raises_on_one_rank, raises_where_layers_are_measured)
+    case.__name__: case
+    for case in (
+        made_outside_of_the_scope,
+        raises_on_one_rank,
+        raises_at_a_later_shape,
+        raises_where_layers_are_measured,
+    )
 }
 
 

@@ -34,6 +34,19 @@ def test_what_one_rank_raises_where_functions_are_made_is_raised_on_all(worlds: 
             assert told.endswith("[stage-failed]")
 
 
+def test_what_one_rank_raises_at_a_later_shape_of_data_is_raised_on_all(worlds: Worlds) -> None:
+    """Stages that do not wait for each other made the functions of a new shape at different times, each for itself."""
+    told = worlds.of(2, in_stages=True).run(_SCRIPT, "raises_at_a_later_shape").told
+    for rank, found in enumerate(told):
+        assert len(found) == 6
+        for fails_on, error, losses, expected in found:
+            assert error.startswith("ValueError: " if fails_on == rank else f"RuntimeError: rank {fails_on} "), error
+            assert "this model gives up: \N{SNOWMAN}" in error
+            assert fails_on == rank or error.endswith("[stage-failed]")
+            assert losses == expected
+    assert [one[2] for one in told[0]] == [one[2] for one in told[1]]
+
+
 def test_what_one_rank_raises_where_layers_are_measured_is_raised_on_all(worlds: Worlds) -> None:
     """Ranks share the layers that `balance="auto"` measures: the others waited for the costs of one that had raised."""
     told = worlds.of(2, in_stages=True).run(_SCRIPT, "raises_where_layers_are_measured").told
