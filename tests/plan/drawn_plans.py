@@ -1,5 +1,7 @@
 """Plans, costs and models that hypothesis draws, and the costs of the papers' drawings."""
 
+import math
+
 from hypothesis import strategies as st
 
 from paceline.plan.actions import Plan
@@ -71,7 +73,7 @@ def costs(draw: st.DrawFn, outline: Outline) -> Costs:
     return Costs(
         tuple(draw(chunks) for _ in range(outline.shape.num_chunks)),
         {edge: draw(st.integers(0, 5)) for edge in outline.shape.edges},
-        Link(float(draw(st.integers(0, 3))), draw(st.sampled_from([0.5, 1.0, 4.0]))),
+        Link(float(draw(st.integers(0, 3))), draw(st.sampled_from([0.5, 1.0, 4.0, math.inf]))),
         tuple(draw(st.lists(gradient_sums(outline.stages), max_size=2)) if outline.schedule.is_synchronous else ()),
     )
 

@@ -100,7 +100,7 @@ def test_peaks_in_bytes() -> None:
 def test_what_cannot_end_is_refused() -> None:
     def backward_first(stages: int, micro_batches: int) -> list[Order]:
         del stages, micro_batches
-        return [iter([((BW, 0), 0), ((F, 0), 0)]), iter([((F, 1), 0), ((BW, 1), 0)])]
+        return [[(1, ((BW, 0), (F, 0)))], [(1, ((F, 1), (BW, 1)))]]
 
     broken = replace(schedule_named("1f1b"), order=backward_first)
     with pytest.raises(ValueError, match=r"1f1b deadlocks: the stages \[0, 1\] wait for ever"):

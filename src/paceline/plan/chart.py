@@ -1,7 +1,7 @@
 """A timeline as text, as the papers draw it: a row for each stage, time to the right, the micro-batches' numbers."""
 
 from collections.abc import Iterable
-from operator import itemgetter
+from itertools import chain
 
 from paceline.plan.actions import Operation
 from paceline.plan.planning import Step
@@ -46,11 +46,11 @@ def chart(timeline: Timeline, max_columns: int = 160) -> str:
 
     # Every label has its room, and a blank behind it: the longest one of each turn, which is the last one's.
     last = outline.micro_batches * outline.batches - 1
+    every = chain.from_iterable(outline.batches_of_runs())
     widths = [
         (len(label((turn, last))) + 1) / seconds
-        for steps in outline.steps()
-        for turn in set(map(itemgetter(0), steps))
-        if turn and (seconds := timeline.costs.chunks[turn[1]].seconds(turn[0])) > 0
+        for turn in {turn for runs in every for number, turns in runs if number for turn in turns}
+        if (seconds := timeline.costs.chunks[turn[1]].seconds(turn[0])) > 0
     ]
     scale = max(widths, default=1.0)
     rows = []

@@ -54,23 +54,28 @@ def _peak_stash(order: Order, chunks: dict[int, ChunkCost], recompute: bool) -> 
     waiting = {chunk: cost.weights_stash_bytes for chunk, cost in chunks.items()}
     used = {chunk: cost.stash_bytes + waiting[chunk] - kept[chunk] for chunk, cost in chunks.items()}
     stashed, held, most_stashed, most = 0, 0, 0, 0
-    for (operation, chunk), _ in order:
-        if operation is Operation.FORWARD:
-            stashed += 1
-            held += kept[chunk]
-            if stashed > most_stashed:
-                most_stashed = stashed
-            if held > most:
-                most = held
-        elif operation is Operation.BACKWARD_WEIGHTS:
-            stashed -= 1
-            held -= waiting[chunk]
-        else:  # the caller holds the stash until the gradients are there
-            if held + used[chunk] > most:
-                most = held + used[chunk]
-            held -= kept[chunk]
-            if operation is Operation.BACKWARD:
-                stashed -= 1
-            else:
-                held += waiting[chunk]
+    for number, turns in order:
+        for _ in range(number):
+            before = stashed, held
+            for operation, chunk in turns:
+                if operation is Operation.FORWARD:
+                    stashed += 1
+                    held += kept[chunk]
+                    if stashed > most_stashed:
+                        most_stashed = stashed
+                    if held > most:
+                        most = held
+                elif operation is Operation.BACKWARD_WEIGHTS:
+                    stashed -= 1
+                    held -= waiting[chunk]
+                else:  # the caller holds the stash until the gradients are there
+                    if held + used[chunk] > most:
+                        most = held + used[chunk]
+                    held -= kept[chunk]
+                    if operation is Operation.BACKWARD:
+                        stashed -= 1
+                    else:
+                        held += waiting[chunk]
+            if (stashed, held) == before:
+                break  # so it is each time
     return most_stashed, most

@@ -1,9 +1,9 @@
 """The order of computations on each stage, as the papers give it, for each schedule.
 
-Every function returns one iterator per stage of (turn, micro-batch): long plans of many stages have millions,
-which nobody needs to hold. In all of them a chunk meets the micro-batches in ascending order, in F, in B and in W. So
-gradients are added in one order: the synchronous schedules give the same bits, and a message needs no number.
-`tests/plan` compares the times with the theory.
+Every function returns one order per stage, as runs of turns: long plans of many stages have millions of turns, most of
+which are the same few again and again. In all of them a chunk meets the micro-batches in ascending order, in F, in B
+and in W, so the n-th turn of a kind is for micro-batch n. Gradients are added in one order: the synchronous schedules
+give the same bits, and a message needs no number. `tests/plan` compares the times with the theory.
 
 Leaving out a micro-batch leaves an order that is right for the others. Patterns that are for certain numbers of
 micro-batches only are drawn for more, and what is too much is left out.
@@ -19,7 +19,15 @@ F, B, W, BW = Operation.FORWARD, Operation.BACKWARD_INPUTS, Operation.BACKWARD_W
 Turn = tuple[Operation, int]
 """What is computed, and in which chunk."""
 
-Order = Iterator[tuple[Turn, int]]
+Run = tuple[int, tuple[Turn, ...]]
+"""How many times, and what, in order."""
+
+Order = list[Run]
+
+
+def turns_of(order: Iterable[Run]) -> Iterator[Turn]:
+    """All turns, one by one."""
+    return chain.from_iterable(chain.from_iterable(repeat(turns, number)) for number, turns in order)
 
 
 def all_forward_then_backward(stages: int, micro_batches: int) -> list[Order]:
@@ -27,10 +35,7 @@ def all_forward_then_backward(stages: int, micro_batches: int) -> list[Order]:
 
     stage 0: F0 F1 F2       BW0 BW1 BW2        each stage keeps what it stashed for all micro-batches
     """
-    return [
-        _counted(micro_batches, _times(micro_batches, (F, stage)), _times(micro_batches, (BW, stage)))
-        for stage in range(stages)
-    ]
+    return [[(micro_batches, ((F, stage),)), (micro_batches, ((BW, stage),))] for stage in range(stages)]
 
 
 def one_forward_one_backward(stages: int, micro_batches: int) -> list[Order]:
@@ -42,13 +47,8 @@ def one_forward_one_backward(stages: int, micro_batches: int) -> list[Order]:
 
     def order(stage: int) -> Order:
         forward, backward = (F, stage), (BW, stage)
-        ahead = stages - stage
-        return _counted(
-            micro_batches,
-            _times(ahead, forward),
-            _times(micro_batches - ahead, backward, forward),
-            _times(ahead, backward),
-        )
+        ahead = min(stages - stage, micro_batches)
+        return [(ahead, (forward,)), (micro_batches - ahead, (backward, forward)), (ahead, (backward,))]
 
     return [order(stage) for stage in range(stages)]
 
@@ -64,12 +64,13 @@ def interleaved(stages: int, micro_batches: int, chunks_per_stage: int) -> list[
 
     def order(stage: int) -> Order:
         chunks = range(stage, stages * chunks_per_stage, stages)
-        forwards = _times(rounds, *(turn for chunk in chunks for turn in _times(stages, (F, chunk))))
-        backwards = _times(rounds, *(turn for chunk in reversed(chunks) for turn in _times(stages, (BW, chunk))))
+        forwards = turns_of([(rounds, tuple((F, chunk) for chunk in chunks for _ in range(stages)))])
+        backwards = turns_of([(rounds, tuple((BW, chunk) for chunk in reversed(chunks) for _ in range(stages)))])
         ahead = min(turns, 2 * (stages - stage - 1) + (chunks_per_stage - 1) * stages)
+        first = tuple(islice(forwards, ahead))
         # The first iterator that `zip` asks ends first: it takes none of the backwards that are left.
-        pairs = chain.from_iterable(zip(forwards, backwards, strict=False))
-        return _counted(micro_batches, islice(forwards, ahead), pairs, backwards)
+        pairs = tuple(chain.from_iterable(zip(forwards, backwards, strict=False)))
+        return _limited(micro_batches, rounds * stages, (1, first), (1, pairs), (1, tuple(backwards)))
 
     return [order(stage) for stage in range(stages)]
 
@@ -83,13 +84,14 @@ def zero_bubble_h1(stages: int, micro_batches: int) -> list[Order]:
     def order(stage: int) -> Order:
         forward, inputs, weights = (F, stage), (B, stage), (W, stage)
         ahead = stages - stage
-        return _counted(
+        return _limited(
             micro_batches,
-            _times(ahead, forward),
-            _times(stage, inputs, forward),
-            _times(micro_batches - stages, inputs, weights, forward),
-            _times(ahead, inputs, weights),
-            _times(stage, weights),
+            max(micro_batches, stages),
+            (ahead, (forward,)),
+            (stage, (inputs, forward)),
+            (micro_batches - stages, (inputs, weights, forward)),
+            (ahead, (inputs, weights)),
+            (stage, (weights,)),
         )
 
     return [order(stage) for stage in range(stages)]
@@ -107,30 +109,31 @@ def zero_bubble_vee(stages: int, micro_batches: int) -> list[Order]:
         forward_back, inputs_back, weights_back = ((operation, 2 * stages - 1 - stage) for operation in (F, B, W))
         behind = stages - stage
         back = forward_back, inputs_back, weights_back
-        return _counted(
+        return _limited(
             micro_batches,
-            _times(2 * behind - 1, forward),  # until the first micro-batch is back
-            _times(stage, forward_back, forward),
-            _times(behind, *back),
-            _times(full - stages - behind + 1, forward, inputs, weights, *back),  # the steady state: no gap
-            _times(behind - 1, inputs, weights, *back),
-            _times(stage, inputs, inputs_back),  # gradients first, for the stages that wait for them
-            _times(behind, inputs, weights),  # weights fill the rest
-            _times(stage, weights_back),
-            _times(stage, weights),
+            full,
+            (2 * behind - 1, (forward,)),  # until the first micro-batch is back
+            (stage, (forward_back, forward)),
+            (behind, back),
+            (full - stages - behind + 1, (forward, inputs, weights, *back)),  # the steady state: no gap
+            (behind - 1, (inputs, weights, *back)),
+            (stage, (inputs, inputs_back)),  # gradients first, for the stages that wait for them
+            (behind, (inputs, weights)),  # weights fill the rest
+            (stage, (weights_back,)),
+            (stage, (weights,)),
         )
 
     return [order(stage) for stage in range(stages)]
 
 
-def _times(number: int, *turns: Turn) -> Iterator[Turn]:
-    return chain.from_iterable(repeat(turns, number))
+def _limited(micro_batches: int, drawn: int, *runs: Run) -> Order:
+    """Runs that are drawn for so many micro-batches, without what is for more than there are."""
+    return [*runs] if drawn == micro_batches else [(1, tuple(_first(micro_batches, turns_of(runs))))]
 
 
-def _counted(micro_batches: int, *turns: Iterable[Turn]) -> Order:
-    """Each turn with its micro-batch, of which there are only so many."""
+def _first(micro_batches: int, turns: Iterator[Turn]) -> Iterator[Turn]:
     done: dict[Turn, int] = {}
-    for turn in chain.from_iterable(turns):
-        number = done[turn] = done.get(turn, -1) + 1
-        if number < micro_batches:
-            yield turn, number
+    for turn in turns:
+        number = done[turn] = done.get(turn, 0) + 1
+        if number <= micro_batches:
+            yield turn

@@ -51,11 +51,12 @@ def least_greatest(cuts: Sequence[int], num_chunks: int, value: Value) -> tuple[
             _take_ends(first, behind, ends)
             if not ends:
                 continue
-            crossing = _crossing(ends, value, chunk, first, crossing)
+            crossing, before = _crossing(ends, value, chunk, first, crossing)
             greatest, last, rest = math.inf, 0, None
-            for end in ends[max(0, crossing - 1) : crossing + 1]:
-                if (one := max(value(chunk, first, end[0]), end[1])) < greatest:
-                    greatest, last, rest = one, end[0], end[2]
+            if before < greatest:  # of that end the value is greater than what it leaves, of the next one less
+                last, greatest, rest = ends[crossing - 1][0], before, ends[crossing - 1][2]
+            if crossing < len(ends) and ends[crossing][1] < greatest:
+                last, greatest, rest = ends[crossing]
             if greatest < math.inf:
                 here.append((first, greatest, (last, rest)))
         behind = here[::-1]
@@ -86,22 +87,22 @@ def _take_ends(first: int, rests: list[_Rest], ends: list[_Rest]) -> None:
         ends.append(rest)
 
 
-def _crossing(ends: list[_Rest], value: Value, chunk: int, first: int, near: int) -> int:
+def _crossing(ends: list[_Rest], value: Value, chunk: int, first: int, near: int) -> tuple[int, float]:
     """Which of `ends` (see `_take_ends`) is the furthest whose value is not greater than what it leaves, looked for
     from `near` on in steps that double; their number: none. From the furthest to the nearest the value falls, and what
-    is left grows; so what is found does not depend on `near`.
+    is left grows; so what is found does not depend on `near`. And the value of the end before it; infinite: none.
     """
-    low, high, at, step = 0, len(ends), min(near, len(ends) - 1), 1
+    low, high, at, step, before = 0, len(ends), min(near, len(ends) - 1), 1, math.inf
     while low < high:
         end = ends[at]
-        if value(chunk, first, end[0]) <= end[1]:
+        if (one := value(chunk, first, end[0])) <= end[1]:
             high, at = at, at - step
         else:
-            low, at = at + 1, at + step
+            low, at, before = at + 1, at + step, one
         step *= 2
         if not low <= at < high:
             at = (low + high) // 2
-    return low
+    return low, before
 
 
 @dataclass(frozen=True)

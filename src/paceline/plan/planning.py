@@ -1,11 +1,13 @@
 """From a schedule's order of computations to a plan: messages, recomputation, versions of weights and updates."""
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from paceline.plan.actions import Action, Compute, Message, Operation, Plan, Receive, Send, Update
-from paceline.plan.orders import Order, Turn
+from paceline.plan.orders import Order, Turn, turns_of
 from paceline.plan.schedules import Place, Schedule
 from paceline.plan.shape import Shape, chain
 
@@ -58,40 +60,72 @@ class Outline:
         return self.schedule.delay(Place(stage, self.stages, self.micro_batches))
 
     def orders(self) -> list[Order]:
-        """What each stage computes, in order, without recomputation."""
+        """By stage, what it computes, without recomputation."""
         return self.schedule.order(self.stages, self.micro_batches * self.batches)
 
-    def steps(self) -> list[Iterator[Step]]:
-        """What each stage computes and updates, in order."""
+    def batches_of_runs(self) -> list[list[Order]]:
+        """By stage, what it computes up to each of its updates."""
         orders = self.orders()
         if self.recompute:
             orders = list(map(_recomputing, orders))
+        if self.batches == 1:  # the last gradient is the last that is computed
+            return [[order] for order in orders]
         return [
-            _updating(order, self.micro_batches * len(self.shape.chunks_of(stage)))
+            _until_updates(order, self.micro_batches * len(self.shape.chunks_of(stage)))
             for stage, order in enumerate(orders)
         ]
 
+    def steps(self) -> list[Iterator[Step]]:
+        """What each stage computes and updates, in order."""
+        return list(map(_steps, self.batches_of_runs()))
+
 
 def _recomputing(order: Order) -> Order:
-    before: tuple[Turn, int] | None = None
-    for one in order:
-        (operation, chunk), number = one
-        if operation.gives_input_gradients and before != ((Operation.FORWARD, chunk), number):
-            yield (Operation.RECOMPUTE, chunk), number
-        yield one
-        before = one
+    under_way = defaultdict[int, int](int)
+    before: Turn | None = None
+
+    def with_recomputation(turns: tuple[Turn, ...]) -> Iterator[Turn]:
+        nonlocal before
+        for turn in turns:
+            operation, chunk = turn
+            if operation is Operation.FORWARD:
+                under_way[chunk] += 1
+            elif operation.gives_input_gradients:
+                if before != (Operation.FORWARD, chunk) or under_way[chunk] > 1:
+                    yield Operation.RECOMPUTE, chunk
+                under_way[chunk] -= 1
+            yield turn
+            before = turn
+
+    every = (tuple(with_recomputation(turns)) for number, turns in order for _ in range(number))
+    return [(sum(1 for _ in same), turns) for turns, same in itertools.groupby(every)]
 
 
-def _updating(order: Order, whole_batch: int) -> Iterator[Step]:
+def _until_updates(order: Order, whole_batch: int) -> list[Order]:
     """All gradients of a batch are added before those of the next one, so counting them is enough."""
-    added, batch = 0, 0
-    for one in order:
-        yield one
-        if one[0][0] in _ADDING:
-            added += 1
-            if added == whole_batch:
-                yield None, batch
-                added, batch = 0, batch + 1
+    found, runs, missing = list[Order](), Order(), whole_batch
+    rest = order[::-1]
+    while rest:
+        number, turns = rest.pop()
+        ends = [at for at, (operation, _) in enumerate(turns, 1) if operation in _ADDING]
+        if number * len(ends) < missing:
+            runs.append((number, turns))
+            missing -= number * len(ends)
+        else:
+            before, last = divmod(missing - 1, len(ends))
+            found.append([*runs, (before, turns), (1, turns[: ends[last]])])
+            runs, missing = [], whole_batch
+            rest += [(number - before - 1, turns), (1, turns[ends[last] :])]
+    return found
+
+
+def _steps(batches: list[Order]) -> Iterator[Step]:
+    done = defaultdict[Turn, int](int)
+    for batch, order in enumerate(batches):
+        for turn in turns_of(order):
+            yield turn, done[turn]
+            done[turn] += 1
+        yield None, batch
 
 
 _ADDING = frozenset(operation for operation in Operation if operation.gives_weight_gradients)

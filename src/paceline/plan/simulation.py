@@ -1,17 +1,21 @@
 """How long a plan takes: every stage goes through its steps, waits for messages, and computes as long as the costs say.
 
 Sends overlap with computation and never make the sender wait. The messages from one stage to another share one link and
-go over it one after the other. A plan has up to millions of steps: none of them becomes an object here.
+go over it one after the other. A plan has up to millions of steps: none of them becomes an object here. Stages mostly
+wait after one or two, and what a stage touches then has to come back into the processor's cache: that is kept small.
 """
 
+import contextlib
+import math
 from array import array
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 from paceline.plan.actions import Operation
 from paceline.plan.costs import Costs, GradientSum
-from paceline.plan.orders import Turn
+from paceline.plan.orders import Order, Run, Turn
 from paceline.plan.planning import Outline, Step, ways_of
 
 
@@ -87,12 +91,15 @@ def simulate(outline: Outline, costs: Costs) -> Timeline:
         _Stage(outline, costs, stage, ways, [one for one in meetings if stage in one.stages])
         for stage in range(outline.stages)
     ]
-    walks = [stage.walk(steps, to_move) for stage, steps in zip(stages, outline.steps(), strict=True)]
+    batches = outline.batches_of_runs()
+    walks = [stage.walk(own, to_move).__next__ for stage, own in zip(stages, batches, strict=True)]
     # Only who may have got what it waits for is looked at again: looking at all takes a square of the stages. When
     # something arrives depends on the order of the steps only, so the order of the moves does not matter; who was woken
     # last has its messages in the processor's cache.
     while to_move:
-        next(walks[to_move.pop()], None)
+        with contextlib.suppress(StopIteration):  # a stage is done
+            while to_move:
+                walks[to_move.pop()]()
     if stuck := [number for number, stage in enumerate(stages) if not stage.is_done]:
         raise ValueError(f"{outline.schedule.name} deadlocks: the stages {stuck} wait for ever. [argument]")
     return Timeline(
@@ -113,18 +120,22 @@ class _Link:
         self.free_seconds = 0.0
 
 
-class _Way:
-    """What goes from one chunk to another one on another stage, over a link that a message takes for `sending_seconds`.
+class _Way(deque[float]):
+    """What goes from one chunk to another one on another stage: the arrivals of what has been sent and not received.
 
-    `arrivals` are those of what has been sent and not received.
+    A message takes the link for `sending_seconds`; None for the link: they take it no time, so it is always free.
     """
 
-    __slots__ = ("arrivals", "is_awaited", "link", "reader", "sending_seconds", "whole_seconds")
+    __slots__ = ("is_awaited", "link", "reader", "sending_seconds", "whole_seconds")
 
-    def __init__(self, reader: int, link: _Link, sending_seconds: float, whole_seconds: float) -> None:
-        self.reader, self.link = reader, link
+    def __init__(self, reader: int, link: _Link | None, sending_seconds: float, whole_seconds: float) -> None:
+        super().__init__()
+        self.reader, self.link, self.is_awaited = reader, link, False
         self.sending_seconds, self.whole_seconds = sending_seconds, whole_seconds
-        self.arrivals, self.is_awaited = deque[float](), False
+
+
+_Leg = tuple[_Way | None, float | None, _Way | None]
+"""A part of a turn: over which way it receives something, how long it computes, over which way it sends something."""
 
 
 class _Ways:
@@ -143,7 +154,8 @@ class _Ways:
                 sender, reader = reader, sender
             num_bytes, link = self._costs.edge_bytes.get((source, target), 0), self._costs.link
             sending, whole = num_bytes / link.bytes_per_second, link.seconds(num_bytes)
-            self._ways[key] = _Way(reader, self._links[sender, reader], sending, whole)
+            shared = self._links[sender, reader] if link.bytes_per_second < math.inf else None
+            self._ways[key] = _Way(reader, shared, sending, whole)
         return self._ways[key]
 
 
@@ -162,46 +174,66 @@ class _Stage:
         self._meetings = meetings
         self.begins, self.update_ends = array("d"), list[float]()
         self.busy_seconds, self.is_done = 0.0, False
-        found = ways_of(outline.shape, stage)
-        self._turns: dict[Turn | None, tuple[float, list[tuple[_Way, deque[float]]], list[_Way]]] = {}
-        for turn, seconds in seconds_of(outline, costs, stage).items():
-            received, sent = found.get(turn, ([], [])) if turn else ([], [])
-            before = [(way, way.arrivals) for way in (ways.between(*one[:3]) for one in received)]
-            self._turns[turn] = seconds, before, [ways.between(*one[:3]) for one in sent]
+        found, seconds = ways_of(outline.shape, stage), seconds_of(outline, costs, stage)
+        self._legs: dict[Turn, list[_Leg]] = {}
+        for turn, turn_seconds in seconds.items():
+            if turn is None:
+                self._update_seconds = turn_seconds
+                continue
+            received, sent = ([ways.between(*one[:3]) for one in some] for some in found.get(turn, ([], [])))
+            first, *further = sent or (None,)
+            self._legs[turn] = [
+                *((way, None, None) for way in received[:-1]),
+                (received[-1] if received else None, turn_seconds, first),
+                *((None, None, way) for way in further),
+            ]
 
-    def walk(self, steps: Iterator[Step], to_move: list[int]) -> Iterator[None]:
+    def _repeated(self, run: Run) -> Iterator[_Leg]:
+        number, turns = run
+        return chain.from_iterable(repeat([leg for turn in turns for leg in self._legs[turn]], number))
+
+    def walk(self, batches: list[Order], to_move: list[int]) -> Iterator[None]:
         """Yields where it waits. Puts who waits for what it sends into `to_move`."""
         clock, busy = 0.0, 0.0
-        begins, turns = self.begins, self._turns
-        for turn, _ in steps:
-            seconds, received, sent = turns[turn]
-            for way, arrivals in received:
-                while not arrivals:
-                    way.is_awaited = True
-                    yield
-                if (arrival := arrivals.popleft()) > clock:
-                    clock = arrival
-            if turn is None:
-                for meeting in self._meetings:
-                    meeting.missing -= 1
-                    meeting.begin = max(meeting.begin, clock)
-                    to_move.extend(() if meeting.missing else meeting.stages)
-                    while meeting.missing:
+        begin_at, wake = self.begins.append, to_move.append
+        for order in batches:
+            for received, seconds, sent in chain.from_iterable(map(self._repeated, order)):
+                if received is not None:
+                    while not received:
+                        received.is_awaited = True
                         yield
-                    clock = meeting.begin + meeting.seconds
-            begins.append(clock)
-            clock += seconds
-            busy += seconds
-            for way in sent:
-                link = way.link
-                begin = link.free_seconds
-                if clock > begin:
-                    begin = clock
-                link.free_seconds = begin + way.sending_seconds
-                way.arrivals.append(begin + way.whole_seconds)
-                if way.is_awaited:
-                    way.is_awaited = False
-                    to_move.append(way.reader)
-            if turn is None:
-                self.update_ends.append(clock)
+                    if (arrival := received.popleft()) > clock:
+                        clock = arrival
+                if seconds is not None:
+                    begin_at(clock)
+                    clock += seconds
+                    busy += seconds
+                if sent is not None:
+                    if (link := sent.link) is None:
+                        sent.append(clock + sent.whole_seconds)
+                    else:
+                        begin = link.free_seconds
+                        if clock > begin:
+                            begin = clock
+                        link.free_seconds = begin + sent.sending_seconds
+                        sent.append(begin + sent.whole_seconds)
+                    if sent.is_awaited:
+                        sent.is_awaited = False
+                        wake(sent.reader)
+            clock = yield from self._met(clock, to_move)
+            begin_at(clock)
+            clock += self._update_seconds
+            busy += self._update_seconds
+            self.update_ends.append(clock)
         self.busy_seconds, self.is_done = busy, True
+
+    def _met(self, clock: float, to_move: list[int]) -> Generator[None, None, float]:
+        """When all sums of gradients are done; yields until the others are there."""
+        for meeting in self._meetings:
+            meeting.missing -= 1
+            meeting.begin = max(meeting.begin, clock)
+            to_move.extend(() if meeting.missing else meeting.stages)
+            while meeting.missing:
+                yield
+            clock = meeting.begin + meeting.seconds
+        return clock
