@@ -1,6 +1,8 @@
 """Traces a chunk for micro-batches: the step of a whole batch (`chunk_step.py`), divided into a `ChunkTrace`."""
 
 import contextlib
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -45,7 +47,7 @@ class _Division:
         self._chunk, self._step, self._training, self._is_only_one = chunk, step, training, is_only_one
 
     def trace(self) -> ChunkTrace:
-        step, made = self._step, dict[str, Any]()
+        step = self._step
         scalar = tf.TensorSpec([], tf.int64)
         groups = [
             *step.inputs.groups,
@@ -53,25 +55,21 @@ class _Division:
             [tf.TensorSpec([], tf.resource) for _ in step.summed],
             specs_of(step.assigned),
         ]
+        made = list[partial[ChunkTrace]]()
 
         def whole(*flat: Any) -> list[Any]:
             *inputs, rows, sums, so_far, _ = parted(flat, [len(group) for group in groups])
-            made.update(self._divided(StepInputs(*inputs), rows, sums, so_far))
+            made.append(self._divided(StepInputs(*inputs), rows, sums, so_far))
             return []
 
         wrapped = tf.compat.v1.wrap_function(whole, [spec for group in groups for spec in group])
-        return ChunkTrace(
-            wrapped=wrapped,
-            is_training=self._training,
-            assigned=step.assigned,
-            summed=step.summed,
-            looked_up=step.looked_up,
-            versioned=step.versioned,
-            **made,
-        )
+        [all_but_the_function] = made
+        return all_but_the_function(wrapped=wrapped)
 
-    def _divided(self, inputs: StepInputs, rows: list[Any], sums: list[Any], so_far: list[Any]) -> dict[str, Any]:
-        """The tensors of a `ChunkTrace`, by name, in the current graph."""
+    def _divided(
+        self, inputs: StepInputs, rows: list[Any], sums: list[Any], so_far: list[Any]
+    ) -> "partial[ChunkTrace]":
+        """Builds the step in the current graph, of which there is no function yet."""
         step = self._step
         _, first, own = rows
         weights = [one._value for one in self._chunk.variables if one.trainable]
@@ -85,35 +83,42 @@ class _Division:
         parts = partitioner.parts(step.traced, step.inputs.placements, tuple(rows), flat)
         handed_on, predictions, loss, received_gradients, gradients, slices, states, _ = parted(parts, step.lengths)
         differentiated = [one for one in self._chunk.received if is_floating(one)] if self._training else []
-        made = {
-            "data": inputs.data,
-            "rows": rows,
-            "received": inputs.received,
-            "given": inputs.given,
-            "sums": sums,
-            "weights": inputs.weights,
-            "states": inputs.states,
-            "so_far": so_far,
-            "handed_on": [
+        looked_up = list(zip(slices[::2], slices[1::2], strict=True))
+        made = partial(
+            ChunkTrace,
+            is_training=self._training,
+            data=inputs.data,
+            rows=rows,
+            received=inputs.received,
+            given=inputs.given,
+            sums=sums,
+            weights=inputs.weights,
+            states=inputs.states,
+            so_far=so_far,
+            handed_on=[
                 one.placed(placement_of(tensor)) for one, tensor in zip(handed_on, self._chunk.handed_on, strict=True)
             ],
-            "predictions": [one.placed(_ROWS) for one in predictions],
-            "loss": loss[0].placed(P) if loss else None,
-            "received_gradients": [
+            predictions=[one.placed(_ROWS) for one in predictions],
+            loss=loss[0].placed(P) if loss else None,
+            received_gradients=[
                 one.placed(P if placement_of(tensor) == R else _ROWS)
                 for one, tensor in zip(received_gradients, differentiated, strict=True)
             ],
-            "added": _added(sums, [one.placed(P) for one in gradients]),
-            "slices": [_slices(*pair) for pair in zip(slices[::2], slices[1::2], strict=True)],
-            "alike": [_are_alike(*pair) for pair in zip(slices[::2], slices[1::2], strict=True)],
-            "new_states": [_state(one, before) for one, before in zip(states, so_far, strict=True)],
-            "placements": [one.placement for one in states],
-        }
-        return made | self._fed(several, of_data, _needed_by(partitioner.account), sum(map(has_seed, operations)))
+            added=_added(sums, [one.placed(P) for one in gradients]),
+            slices=[_slices(*pair) for pair in looked_up],
+            new_states=[_state(one, before) for one, before in zip(states, so_far, strict=True)],
+            placements=[one.placement for one in states],
+            assigned=step.assigned,
+            summed=step.summed,
+            looked_up=step.looked_up,
+            alike=[_are_alike(*pair) for pair in looked_up],
+            versioned=step.versioned,
+        )
+        # The last: all of the above notes what micro-batches would exchange.
+        fed = self._fed(several, of_data, _needed_by(partitioner.account), sum(map(has_seed, operations)))
+        return partial(made, parts=fed.parts, totals=fed.totals, refused=fed.refused)
 
-    def _fed(
-        self, several: MicroBatchMessages | None, of_data: OfData, needed_by: list[str], num_draws: int
-    ) -> dict[str, Any]:
+    def _fed(self, several: MicroBatchMessages | None, of_data: OfData, needed_by: list[str], num_draws: int) -> "_Fed":
         """What is computed of all rows, once a batch, and fed to each micro-batch.
 
         Args:
@@ -141,7 +146,16 @@ class _Division:
                 parts, totals = [*parts, *op.outputs], [*totals, *op.outputs]
                 who = users_line_in_step(op) or repr(op.name)
                 refused += ["" if of_data.has(output) else who for output in op.outputs]
-        return {"parts": parts, "totals": totals, "refused": refused}
+        return _Fed(parts, totals, refused)
+
+
+@dataclass(frozen=True)
+class _Fed:
+    """See `ChunkTrace`."""
+
+    parts: list[Any]
+    totals: list[Any]
+    refused: list[str]
 
 
 def _state(part: Part, before: Any) -> Any:
