@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from programs import run_workers
+from programs import Ended, run_workers
 
 JOB = Path(__file__).with_name("patched_numerics_job.py")
 
@@ -57,11 +57,26 @@ OF_CALLS = ("Model.", "Trainer.", "TensorFlowTrainer.")
 """Methods of models: where calls begin, no numerics."""
 
 
+def _told(ended: Ended) -> dict[str, list[str]]:
+    assert ended.code == 0, ended.output
+    [line] = ended.lines("[0] patched ")
+    told: dict[str, list[str]] = json.loads(line.removeprefix("[0] patched "))
+    return told
+
+
 @pytest.mark.processes
 def test_numerics_are_patched_for_loops_with_strategy_run_only(tmp_path: Path) -> None:
-    [line] = run_workers(2, JOB, folder=tmp_path).lines("[0] patched ")
-    told = json.loads(line.removeprefix("[0] patched "))
+    told = _told(run_workers(2, JOB, "fit_then_loop", folder=tmp_path))
     patched = {name for name in told["fit"] if not name.startswith(OF_CALLS)}
     assert patched == set().union(*ALWAYS.values())
     assert told["loops in fit"] == []
     assert set(told["loops"]) == OF_LOOPS
+
+
+@pytest.mark.processes
+def test_a_step_that_is_traced_to_build_a_resumed_model_is_no_loop(tmp_path: Path) -> None:
+    """The step of a model that nothing else builds was traced in `strategy.run`, as a loop of the script's own is."""
+    options = ("--max-restarts", "1", "--snapshot-dir", "snapshots", "--snapshot-every", "1")
+    ended = run_workers(2, *options, JOB, "resumed_fit", folder=tmp_path)
+    assert "resuming from the snapshot of step " in ended.output, ended.output
+    assert _told(ended)["loops"] == []
