@@ -46,7 +46,9 @@ def test_a_shuffle_below_repeat_goes_on_where_the_steps_have_come_to(worlds: Wor
     case = "repeated_shuffles_are_read_by_several_calls"
     [plain] = worlds.plain.run(SCRIPT, case).told
     del plain["AUTOTUNE"]  # plain Keras reads one batch ahead in most runs, and more in some
-    assert plain == {name: numbers for name, numbers in expected.items() if name != "AUTOTUNE"}
+    assert plain["none"] == expected["none"]
+    for name, orders in plain.items():  # on a busy machine, plain Keras's thread may not have come as far
+        assert all(one <= most for one, most in zip(orders, expected[name], strict=True)), name
     assert worlds.of(size).run(SCRIPT, case).same == expected
 
 
