@@ -303,7 +303,9 @@ def mapped_alike(rows: Any, one: Any) -> Any:
         **one._common_args,
     }
     if kind_of(one) == "Map":
-        variant = tf.raw_ops.MapDataset(**given, force_synchronous=one._force_synchronous)
+        if hasattr(one, "_force_synchronous"):  # TensorFlow 2.18 and later
+            given["force_synchronous"] = one._force_synchronous
+        variant = tf.raw_ops.MapDataset(**given)
     else:
         variant = tf.raw_ops.ParallelMapDatasetV2(
             **given,
