@@ -5,9 +5,9 @@
                                                  ─► Servers         `parameter_server/engine.py`: workers make the steps
                                                  ─► Pipeline        `pipeline/engine.py`: a step goes through stages
 
-`Engine` does in each method what plain Keras does, and the others say what differs. What Keras would do is a function
-`keras`, with which a method ends if nothing else is to be done. An engine has no state of its own but the strategy:
-models remember nothing of it.
+`Engine` does in each method what plain Keras does, and the others say what differs. What Keras would do is the
+function `by_keras`, with which a method ends if nothing else is to be done. An engine has no state but its strategy, so
+one is made for each question, and models remember nothing of engines.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,6 @@ class Engine:
     """Whether all ranks iterate over the same data."""
     saves_together: ClassVar[bool] = False
     """Whether all ranks take part when the model is saved, because none has all of it."""
-
     takes_steps_here: ClassVar[bool] = True
     """Whether this process computes whole steps, of all rows or its own."""
 

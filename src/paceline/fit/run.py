@@ -1,8 +1,10 @@
 """Calls of `fit`, `evaluate` and `predict` that are going on, and who observes the outermost `fit`.
 
-fit                          Run: its model, its epochs
- ├─ evaluate (validation)    Run, within the fit's
- └─ a callback: predict      Run, within the fit's
+    fit                          Run: its model, its epochs
+     ├─ evaluate (validation)    Run, within the fit's
+     └─ a callback: predict      Run, within the fit's
+
+One thread is in one chain of calls; a `fit` has one observer in the process.
 """
 
 import functools

@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from paceline.comm.world import World, current_world
 from paceline.data.items.streams import one_ahead
+from paceline.fit import compat
 from paceline.fit.building import build_as_far_as_known, shapes_of
 from paceline.fit.compat import GeneratorDataAdapter
 from paceline.fit.engine import Engine, Function
+from paceline.parameter_server import atomic_updates, dealt_functions, step_trace
 from paceline.parameter_server.dealt_functions import (
     DealtFunction,
     DealtLogs,
@@ -24,12 +26,14 @@ from paceline.parameter_server.dealt_functions import (
 )
 from paceline.parameter_server.home_metrics import as_it_is
 from paceline.parameter_server.refused_fits import check, check_made_after_strategy, check_not_alone
+from paceline.parameter_server.tables import table_seams
 from paceline.parameter_server.tables.sharded_weights import build_in_scope, made_by_layer
 from paceline.parameter_server.tables.tensorflow_saves import in_one_piece
 from paceline.parameter_server.worker_data import worker_data_of
 from paceline.strategy.compat import ParameterServerStrategyV2
 from paceline.strategy.first_use import SERVERS
 from paceline.strategy.parameter_server import ParameterServerStrategy
+from paceline.strategy.seams import Seam
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -219,3 +223,21 @@ def _joined(*outputs: Any) -> Any:
 
 def _as_array(output: Any) -> Any:
     return output if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)) else keras.ops.convert_to_numpy(output)
+
+
+def rows() -> list[Seam]:
+    """The replacements in Keras, for processes that make a `ParameterServerStrategy`."""
+    together = "servers add what several workers bring"
+    return [
+        *table_seams.rows(),
+        Seam(keras.Variable, "assign_add", atomic_updates.added, together, in_graphs=True),
+        Seam(keras.Variable, "assign_sub", atomic_updates.subtracted, together, in_graphs=True),
+        Seam(
+            keras.random.SeedGenerator,
+            "next",
+            step_trace.drawn_in_dealt_step,
+            "each step has a seed of its own",
+            in_graphs=True,
+        ),
+        Seam(compat.trainer_module, "potentially_ragged_concat", dealt_functions.put_together, "rows in their order"),
+    ]

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import keras
+
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.beginning import compare_over_ranks, facts_of
@@ -11,6 +13,7 @@ from paceline.fit.building import shapes_of
 from paceline.fit.engine import Function
 from paceline.fit.replicas import Replicas
 from paceline.fit.run import Run
+from paceline.pipeline import deferred_variables, stage_updates
 from paceline.pipeline.built_models import build
 from paceline.pipeline.deferred_variables import without_values
 from paceline.pipeline.pipelined_functions import PipelinedFunction, PipelinedPrediction
@@ -20,6 +23,7 @@ from paceline.pipeline.stage_parts import stage_parts
 from paceline.pipeline.whole_saves import loaded_by_each, with_all_values
 from paceline.resilience.parts import Part
 from paceline.strategy.pipeline import PipelineStrategy
+from paceline.strategy.seams import Seam
 
 
 class Pipeline(Replicas):
@@ -95,3 +99,24 @@ class Pipeline(Replicas):
     def loaded(self, model: Any, read: Callable[[], Any]) -> Any:
         """See `Engine`: each stage loads its own. Not collective."""
         return loaded_by_each(model, read)
+
+
+def rows() -> list[Seam]:
+    """The replacements in Keras, for processes that make a `PipelineStrategy`."""
+    variable, layer, base = keras.Variable, keras.Layer, compat.BaseOptimizer
+    elsewhere = "a stage has its own weights only"
+    return [
+        Seam(variable, "_initialize_with_initializer", deferred_variables.initialized, elsewhere),
+        Seam(variable, "_direct_assign", deferred_variables.assigned, elsewhere),
+        Seam(layer, "get_weights", deferred_variables.got, elsewhere),
+        Seam(layer, "set_weights", deferred_variables.given_back, elsewhere),
+        Seam(base, "_clip_gradients", stage_updates.clipped, "one norm of all stages", in_graphs=True),
+        Seam(
+            compat.LossScaleOptimizer,
+            "check_finite",
+            stage_updates.found_finite,
+            "an overflow of one stage is all stages'",
+            in_graphs=True,
+        ),
+        Seam(base, "finalize_variable_values", stage_updates.finalized, elsewhere),
+    ]

@@ -32,21 +32,19 @@ from paceline.fit.engine import Engine
 from paceline.fit.files import file_seams
 from paceline.fit.replica_loops import seams as loop_seams
 from paceline.fit.replicas import Replicas
-from paceline.parameter_server import server_seams
-from paceline.parameter_server.engine import Servers
-from paceline.pipeline import pipeline_seams
-from paceline.pipeline.engine import Pipeline
+from paceline.parameter_server import engine as server_engine
+from paceline.pipeline import engine as pipeline_engine
 from paceline.seams import trainer
 from paceline.strategy import compat as strategy_compat
 from paceline.strategy import custom_gradients, variables
 from paceline.strategy.seams import Seam
 
-ENGINES: tuple[type[Engine], ...] = (Replicas, Servers, Pipeline)
+ENGINES: tuple[type[Engine], ...] = (Replicas, server_engine.Servers, pipeline_engine.Pipeline)
 """Besides plain Keras."""
 
-of_servers = server_seams.rows
+of_servers = server_engine.rows
 """The replacements of a process that makes a `ParameterServerStrategy`."""
-of_pipelines = pipeline_seams.rows
+of_pipelines = pipeline_engine.rows
 """The replacements of a process that makes a `PipelineStrategy`."""
 of_loops = loop_seams.rows
 """The replacements of a process with a loop with `strategy.run` over several replicas."""

@@ -1,12 +1,14 @@
 """Keras's trainer. What surrounds a call of `fit`, `evaluate` or `predict`, in its order; the rest asks the engine.
 
-tracebacks           leave Paceline's frames out where Keras leaves out its own
-evaluator            a `fit` follows snapshots in place of training; nothing below takes place
-engine: check        what cannot be trained is refused before anything is done
-engine: running      however the call ends, no step is running afterwards
-snapshots            a `fit` goes on from one, or is passed over: it may do less than it was asked for
-readings             a generator is left where one worker leaves it
-Run                  what this thread is in; from here on Keras runs
+    tracebacks           leave Paceline's frames out where Keras leaves out its own
+    evaluator            a `fit` follows snapshots in place of training; nothing below takes place
+    engine: check        what cannot be trained is refused before anything is done
+    engine: running      however the call ends, no step is running afterwards
+    snapshots            a `fit` goes on from one, or is passed over: it may do less than it was asked for
+    readings             a generator is left where one worker leaves it
+    Run                  what this thread is in; from here on Keras runs
+
+Whatever is above may leave out all that is below it.
 """
 
 import inspect
