@@ -19,7 +19,8 @@ _POOLS = "tf_Compute"
 def refuse_too_few_threads(num_workers: int) -> None:
     """Refuses a cluster whose workers are in this process, before TensorFlow connects to it, if a step would hang.
 
-    Asks the kernel for the threads of this process. Where there is no `/proc`, nothing is refused.
+    Asks the kernel for the threads of this process by name. Where there is no `/proc`, or TensorFlow gives its threads
+    no names (2.17), nothing is refused.
 
     Raises:
         ConfigurationError: `num_workers` in this process need more threads than its servers have.

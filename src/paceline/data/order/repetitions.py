@@ -232,8 +232,8 @@ def _of_stage(one: Any, kind: str, below: Counting) -> Counting:
     if kind in BATCHES and (given := compat.options_of_batch(one)) is not None:
         size, ahead = given["batch_size"], _calls_of(one) if kind == "ParallelBatch" else 0
         return _more(below, lambda number: (number + ahead) * size)
-    if kind == "Prefetch":
-        elements = max(compat.read_ahead_of(one), 1)
+    if kind == "Prefetch" and (ahead := compat.read_ahead_of(one)) != 0:  # of nothing: TensorFlow 2.17 leaves it out
+        elements = max(ahead, 1)
         return _more(below, lambda number: number + elements)
     if kind not in _MAKE_ONE_ITERATOR or any(compat.kind_of(stage) == "Repeat" for stage in compat.with_sources(one)):
         raise _UnknownStageError

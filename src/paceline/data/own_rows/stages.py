@@ -162,12 +162,14 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
         reason = "as the rows before it have no fixed shape: tf.ensure_shape before it would give them one"
         found.reasons += [reason_of] if (reason_of := stays_before(one, reason)) else []
         return one, []
-    if is_order(one) or kind == "Prefetch" or kind in _LOOKED_THROUGH:
+    # A prefetch of nothing: TensorFlow 2.17 leaves it out, and joins what is around it; 2.21 does not.
+    is_ahead = kind == "Prefetch" and compat.read_ahead_of(one) != 0
+    if is_order(one) or is_ahead or kind in _LOOKED_THROUGH:
         [source] = compat.inputs_of(one)
         rows, steps = _lowered(source, first, found)
         if not any(isinstance(step, RowMap) for step in steps):
             return one, []
-        if kind == "Prefetch":
+        if is_ahead:
             return rows, [*steps, ReadAhead(compat.read_ahead_of(one))]
         return (rows if kind in _LOOKED_THROUGH else in_order_of(one, rows)), steps
     if kind == "Zip":
