@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from paceline.cluster import control_groups
-from paceline.cluster.control_groups import core_quota, memory_bytes, parse_quota
+from paceline.cluster.control_groups import core_quota, free_memory_bytes, memory_bytes, parse_quota
 
 
 @pytest.fixture
@@ -43,6 +43,29 @@ def test_version_1_has_a_tree_for_each_controller(groups: Path) -> None:
     _write(groups / "cpu/job", cpu__cfs_quota_us="250000", cpu__cfs_period_us="100000")
     _write(groups / "cpu", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
     assert (core_quota(), memory_bytes()) == (2.5, 4000000)
+
+
+def test_free_memory_is_what_the_tightest_group_leaves(groups: Path) -> None:
+    """Files in the kernel's cache are no use of memory that would stop a program."""
+    _write(groups, self="0::/job/step", memory__stat="inactive_file 999")
+    _write(groups / "job", memory__max="3000", memory__current="1500", memory__stat="anon 500\ninactive_file 1000")
+    _write(groups / "job/step", memory__max="max", memory__current="1500", memory__stat="inactive_file 1000")
+    assert (free_memory_bytes(10_000), free_memory_bytes(2_000)) == (2_500, 2_000)
+
+
+def test_free_memory_of_version_1(groups: Path) -> None:
+    _write(groups, self="5:memory:/job\n0::/")
+    _write(
+        groups / "memory/job",
+        memory__limit_in_bytes="4000",
+        memory__usage_in_bytes="4100",
+        memory__stat="inactive_file 5\ntotal_inactive_file 300",
+    )
+    assert free_memory_bytes(10_000) == 200
+
+
+def test_free_memory_without_limits_is_the_hosts(groups: Path) -> None:
+    assert free_memory_bytes(10_000) == 10_000
 
 
 def test_in_a_container_the_path_is_one_of_the_host(groups: Path) -> None:

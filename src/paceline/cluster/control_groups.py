@@ -77,3 +77,25 @@ def memory_bytes() -> int:
         int(text) for text in group_files("memory", "memory.limit_in_bytes", "memory.max") if text.strip() != "max"
     ]
     return min(limits)
+
+
+def free_memory_bytes(available: int) -> int:
+    """How much of the host's `available` bytes of memory the control groups leave to this process.
+
+    Files that the kernel keeps in memory count as free: it drops them when programs need the room.
+    """
+    limits = group_files("memory", "memory.limit_in_bytes", "memory.max")
+    used = group_files("memory", "memory.usage_in_bytes", "memory.current")
+    statistics = group_files("memory", "memory.stat", "memory.stat")
+    left = [
+        int(limit) - int(usage) + _cached_bytes(text)
+        for limit, usage, text in zip(limits, used, statistics, strict=False)
+        if limit.strip() != "max"
+    ]
+    return max(0, min([available, *left]))
+
+
+def _cached_bytes(statistics: str) -> int:
+    words = (line.split() for line in statistics.splitlines())
+    found = {name: int(number) for name, number in (pair for pair in words if len(pair) == 2)}
+    return found.get("total_inactive_file", found.get("inactive_file", 0))
