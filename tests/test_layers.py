@@ -41,7 +41,7 @@ WORKER_SIDE = (
     "seams",
     "bootstrap",
 )
-LAUNCHER_SIDE = (*GROUND, "launcher", "render", "cli")
+LAUNCHER_SIDE = (*GROUND, "launcher", "render", "doctor", "cli")
 
 MAY_IMPORT: dict[str, set[str]] = {
     **{package: set(WORKER_SIDE[:index]) for index, package in enumerate(WORKER_SIDE)},
@@ -72,7 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT["fit"] |= {"ranks"}
 MAY_IMPORT["bootstrap"] |= {"ranks", "launching"}
 
-LIGHT = (*GROUND, "launcher", "render", "cli", "ranks", "launching", "rates", "__init__", "__main__")
+LIGHT = (*GROUND, "launcher", "render", "doctor", "cli", "ranks", "launching", "rates", "__init__", "__main__")
 """They start in milliseconds: none of the packages below, wherever in the file."""
 
 HEAVY = {"tensorflow", "keras", "mpi4py", "numpy"}
@@ -86,7 +86,7 @@ PRIVATE = {
 LIBRARIES = {
     "typer": ("cli",),
     "rich": ("cli", "launcher"),
-    "psutil": ("cluster", "launcher"),
+    "psutil": ("cluster", "launcher", "doctor"),
     "pynvml": ("launcher",),
     "cloudpickle": ("launching", "bootstrap"),
     "msgspec": ("wire", "events", "rendezvous", "store", "launcher", "comm"),
