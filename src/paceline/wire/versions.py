@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from paceline import __version__ as VERSION  # noqa: N812  as a constant
 
-__all__ = ["NOT_INSTALLED", "VERSION", "differences", "installed_versions", "other_paceline"]
+__all__ = ["NOT_INSTALLED", "VERSION", "differences", "installed_versions", "other_paceline", "version_of"]
 
 _PROGRAMS = {
     "TensorFlow": ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu"),
@@ -26,11 +26,12 @@ def installed_versions() -> dict[str, str]:
     """Name and version of each program that all ranks must have alike. Reads files, imports none of them."""
     return {
         "Python": platform.python_version(),
-        **{name: _version_of(distributions) for name, distributions in _PROGRAMS.items()},
+        **{name: version_of(*distributions) for name, distributions in _PROGRAMS.items()},
     }
 
 
-def _version_of(distributions: tuple[str, ...]) -> str:
+def version_of(*distributions: str) -> str:
+    """The version of the first of `distributions` that is installed, or `NOT_INSTALLED`."""
     from importlib import metadata  # slow, and not for who only compares
 
     for distribution in distributions:

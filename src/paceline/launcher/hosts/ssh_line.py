@@ -54,8 +54,11 @@ class AgentProcess:
     """What it, or ssh, complains about."""
 
 
-def ssh_command(host: str, options: SshOptions) -> list[str]:
-    """The command that starts an agent on `host`.
+_AGENT = "paceline.launcher.hosts.remote_agent"
+
+
+def ssh_command(host: str, options: SshOptions, module: str = _AGENT) -> list[str]:
+    """The command that starts an agent on `host`, or another `module` that begins to speak as an agent does.
 
     >>> ssh_command("ann@b", SshOptions(port=2222, python="/opt/py/bin/python"))[-4:]
     ['2222', 'ann@b', '--', 'exec /opt/py/bin/python -P -m paceline.launcher.hosts.remote_agent']
@@ -66,12 +69,12 @@ def ssh_command(host: str, options: SshOptions) -> list[str]:
         own += ["-i", options.identity_file]
     if options.port is not None:
         own += ["-p", str(options.port)]
-    return [*options.command, *own, host, "--", f"exec {shlex.join(agent_command(options.python))}"]
+    return [*options.command, *own, host, "--", f"exec {shlex.join(agent_command(options.python, module))}"]
 
 
-def agent_command(python: str) -> list[str]:
+def agent_command(python: str, module: str = _AGENT) -> list[str]:
     """The agent's own command; `-P`: a `socket.py` in the folder there must not replace the standard library's."""
-    return [python, "-P", "-m", "paceline.launcher.hosts.remote_agent"]
+    return [python, "-P", "-m", module]
 
 
 async def start_agent(command: list[str], python: str, seconds: float, guard: GuardLine) -> AgentProcess:
