@@ -6,7 +6,8 @@ message without a traceback and the process's exit code. Everything else is an o
 """
 
 EXIT_FAILED = 1
-"""A worker ended with an uncaught exception; `paceline snapshot`: a snapshot is damaged, or there is none."""
+"""A worker ended with an uncaught exception; `paceline snapshot`: a snapshot is damaged, or there is none; `paceline
+doctor`: a job could not run."""
 
 EXIT_USAGE = 2
 """The command line is wrong (the usual code of shell tools)."""

@@ -63,14 +63,17 @@ class _Verbs(TyperGroup):
 
     def _load_others(self) -> None:
         from paceline.cli.data_verb import verbs as data_verbs
+        from paceline.cli.doctor_verb import doctor
         from paceline.cli.plan_verb import plan
         from paceline.cli.snapshot import snapshot
 
         if "snapshot" not in self.commands:
             verbs = typer.Typer(add_completion=False, rich_markup_mode=None)
+            verbs.command("doctor", cls=GroupedCommand)(doctor)
             verbs.command("plan")(plan)
             self.add_command(typer.main.get_command(data_verbs), "data")
-            self.add_command(typer.main.get_command(verbs), "plan")
+            others: Any = typer.main.get_command(verbs)
+            self.commands.update(others.commands)
             self.add_command(_RENDER, "render")
             self.add_command(typer.main.get_command(snapshot), "snapshot")
 
