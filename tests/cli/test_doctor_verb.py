@@ -28,7 +28,7 @@ SSH = """#!/bin/sh
 while [ "$1" != -- ]; do host=$1; shift; done
 here=$(dirname "$0")
 case $host in
-    ahead|old) PYTHONPATH=$here/$host; export PYTHONPATH;;
+    ahead|old|earlier) PYTHONPATH=$here/$host; export PYTHONPATH;;
     gone) echo 'ssh: Could not resolve hostname gone: Name or service not known' >&2; exit 255;;
     silent) exec sleep 1000;;
     lost) echo the power is gone >&2; printf '\\0paceline agent @VERSION@\\n'; exit 1;;
@@ -36,6 +36,18 @@ esac
 exec sh -c "$2"
 """
 """In the place of ssh: what each host is like."""
+
+EARLIER = """
+import sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "paceline.doctor":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Finder())
+"""
+"""A Paceline that has no doctor yet."""
 
 AHEAD = "import time\nreal = time.time\ntime.time = lambda: real() + 3\n"
 
@@ -49,6 +61,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "ssh").chmod(0o755)
     (tmp_path / "ahead").mkdir()
     (tmp_path / "ahead/sitecustomize.py").write_text(AHEAD)
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier/sitecustomize.py").write_text(EARLIER)
     keras = tmp_path / "old/keras-3.10.0.dist-info"
     keras.mkdir(parents=True)
     (keras / "METADATA").write_text("Metadata-Version: 2.1\nName: keras\nVersion: 3.10.0\n")
@@ -108,11 +122,12 @@ def test_what_no_job_could_write_is_an_error(tmp_path: Path) -> None:
 
 
 def test_hosts_that_differ_and_hosts_that_do_not_come(folder: Path) -> None:
-    words = ("--hosts", "plain:2,ahead,old,gone,lost", "--ssh-command", folder / "ssh", "--json")
+    words = ("--hosts", "plain:2,ahead,old,gone,lost,earlier", "--ssh-command", folder / "ssh", "--json")
     ended = typed(folder, *words)
     assert ended.code == 1
-    gone, lost = (one for one in findings(ended, "ssh") if one["severity"] == "error")
-    assert (gone["host"], lost["host"]) == ("gone", "lost")
+    gone, lost, earlier = (one for one in findings(ended, "ssh") if one["severity"] == "error")
+    assert (gone["host"], lost["host"], earlier["host"]) == ("gone", "lost", "earlier")
+    assert earlier["text"] == "The host has an older Paceline."
     assert "does not resolve" in gone["text"]
     assert "the power is gone" in lost["text"]
     (versions,) = (one for one in findings(ended, "versions") if one["severity"] == "error")

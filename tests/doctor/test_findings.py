@@ -65,6 +65,7 @@ def test_a_good_host() -> None:
         ({"disks": (Disk("temporary files", "/t", 0, GB, ""),)}, "error", "disk", ("full", "TMPDIR")),
         ({"disks": (Disk("snapshots", "/s", GB, GB, "/s is not a directory"),)}, "error", "disk", ("not a directory",)),
         ({"ports": (Port("127.0.0.1", "denied"),)}, "error", "ports", ("127.0.0.1 (denied)", "ip link set lo up")),
+        ({"ports": (Port("10.0.0.1", "no"), Port("127.0.0.1", "no"))}, "error", "ports", ("127.0.0.1 (no)",)),
         ({"ports": (Port("10.0.0.1", "denied"),)}, "warning", "ports", ("10.0.0.1 (denied)",)),
         ({"num_outgoing_ports": 64}, "warning", "ports", ("64 ports", "sysctl")),
     ],

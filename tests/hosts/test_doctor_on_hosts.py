@@ -74,6 +74,17 @@ def test_a_host_that_nothing_reaches_is_named_and_the_others_are_examined(lab: L
     assert told["hosts"]["beta"]["hostname"] == "beta"
 
 
+def test_a_host_whose_loopback_is_down(lab: Lab) -> None:
+    """A port can be opened there all the same, but no process reaches it."""
+    down = ["ip", "link", "set", "lo", "down"]
+    assert lab.run("alpha", down, {"PATH": namespaces.SEARCH_PATH}).code == 0
+    code, told = examined(lab, "alpha")
+    assert code == 1
+    (ports,) = wrong(told, "ports")
+    assert (ports["severity"], ports["host"]) == ("error", "alpha")
+    assert "127.0.0.1" in ports["text"]
+
+
 def test_two_hosts_that_do_not_reach_each_other_are_named(lab: Lab) -> None:
     route = ["ip", "route", "add", "unreachable", f"{lab.address('beta')}/32"]
     assert lab.run("alpha", route, {"PATH": namespaces.SEARCH_PATH}).code == 0

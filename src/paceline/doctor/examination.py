@@ -31,6 +31,7 @@ from paceline.launcher.hosts.ssh_line import (
 from paceline.launcher.other_hosts import SshOptions
 from paceline.launcher.workers.guard_line import GuardLine
 from paceline.wire.codec import Decoder, encode
+from paceline.wire.versions import VERSION
 
 PROGRAM = "paceline.doctor.host_side"
 PATIENCE_SECONDS = 2.0
@@ -175,6 +176,8 @@ async def _started(host: str, ssh: SshOptions, findings: list[Finding], at_end: 
 def _unreached(host: str, reason: str) -> Finding:
     what, _, fix = reason.removesuffix(" [hosts-differ]").partition(". ")
     usual = f"Type `ssh {host} true` here: it must end without a question and without an error."
+    if f"No module named '{PROGRAM.rpartition('.')[0]}'" in reason:
+        what, fix = "has an older Paceline", f"Install this version there: pip install 'paceline=={VERSION}'"
     return Finding("error", "ssh", f"The host {what.rstrip('.')}.", fix or usual, host)
 
 

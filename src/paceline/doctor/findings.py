@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from paceline.cluster.spec import LOCAL_HOST
 from paceline.doctor.records import Condition, Disk
 from paceline.plan.byte_text import byte_text
 from paceline.wire.versions import NOT_INSTALLED
@@ -171,16 +172,15 @@ def _disk(disk: Disk) -> Finding:
 
 def _ports(has: Condition) -> list[Finding]:
     faults = []
-    for port in has.ports:
-        if port.fault:
-            text = f"No program can listen on {port.address} ({port.fault}): workers could not connect to each other."
-            is_loopback = port.address.startswith("127.")
-            fix = "Bring the interface up: ip link set lo up" if is_loopback else "Look at the interfaces: ip address"
-            faults.append(Finding("error" if is_loopback else "warning", "ports", text, fix))
+    for port in (one for one in has.ports if one.fault):
+        text = f"No port can be opened and reached on {port.address} ({port.fault}): workers could not connect."
+        if port.address == LOCAL_HOST:  # then no other address of this host is reached from here either
+            return [Finding("error", "ports", text, "Bring the interface up: ip link set lo up")]
+        faults.append(Finding("warning", "ports", text, "Look at the interfaces and the firewall: ip address"))
     num_ports = counted(has.num_outgoing_ports, "port")
     if 0 < has.num_outgoing_ports < LEAST_OUTGOING_PORTS:
         text = f"The kernel gives only {num_ports} to connections: a job of many workers needs more."
         fix = "Allow more: sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
         faults.append(Finding("warning", "ports", text, fix))
     addresses = ", ".join(port.address for port in has.ports)
-    return faults or [Finding("ok", "ports", f"can listen on {addresses}; {num_ports} for connections")]
+    return faults or [Finding("ok", "ports", f"can listen on {addresses}, with {num_ports} for connections")]

@@ -1,4 +1,4 @@
-"""What this host has for a job, measured in about half a second. Changes nothing, and sends nothing."""
+"""What this host has for a job, measured in about half a second. Changes nothing, and sends nothing to others."""
 
 import os
 import re
@@ -13,6 +13,7 @@ import psutil
 
 from paceline.cluster import job_directory
 from paceline.cluster.control_groups import core_quota, free_memory_bytes, memory_bytes
+from paceline.cluster.spec import LOCAL_HOST
 from paceline.doctor.records import AskCondition, Condition, Disk, Port
 from paceline.launcher.hosts.interfaces import address_of_ssh, own_interfaces
 from paceline.launcher.workers.host_resources import num_workers_for, usable_cores, visible_gpus
@@ -27,6 +28,7 @@ _STEAL_COLUMN = 8
 _WINDOW_SECONDS = 0.5
 """Over so long the time of the processors is looked at."""
 
+_PORT_SECONDS = 1.0
 _KERNEL_TRIES = 7
 _KERNEL_ROUNDS = 200_000
 _REQUIRED = {"TensorFlow": "tensorflow-cpu", "Keras": "keras", "MPICH": "mpich", "mpi4py": "mpi4py"}
@@ -123,13 +125,13 @@ def _disk(use: str, path: str) -> Disk:
 
 
 def _addresses() -> list[str]:
-    """Of this host, its loopback last."""
-    return [one.address for one in own_interfaces("", address_of_ssh(os.environ))]
+    """Of this host, its loopback last, also if it is down."""
+    return list(dict.fromkeys([*(one.address for one in own_interfaces("", address_of_ssh(os.environ))), LOCAL_HOST]))
 
 
 def _port(address: str) -> Port:
     try:
-        with socket.create_server((address, 0)):
+        with socket.create_server((address, 0)) as port, socket.create_connection(port.getsockname(), _PORT_SECONDS):
             return Port(address, "")
     except OSError as fault:
         return Port(address, fault.strerror or str(fault))

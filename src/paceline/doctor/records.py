@@ -20,7 +20,7 @@ class Disk(Record, frozen=True):
 
 
 class Port(Record, frozen=True):
-    """An address of the host; `fault` says why this user cannot listen there, and is empty where that works."""
+    """An address of the host; `fault` says why processes cannot connect there, and is empty where they can."""
 
     address: str
     fault: str
