@@ -170,7 +170,7 @@ HOSTS = ("alpha", "beta", "gamma", "delta")
         ({(0, 1): pair(), (1, 2): pair(), (2, 3): pair(), (3, 0): pair()}, []),
         (
             {(0, 1): pair(1e6), (1, 2): pair(1e6), (2, 3): pair(), (3, 0): pair(), (1, 3): pair(1e6)},
-            [("warning", "beta", "slow with alpha and gamma and delta (8 Mbit/s")],
+            [("warning", "beta", "slow with alpha, gamma and delta (8 Mbit/s")],
         ),
         (
             {(0, 1): pair(fault="no"), (1, 2): pair(fault="no"), (2, 3): pair(), (3, 0): pair()},

@@ -96,7 +96,8 @@ def findings_of_network(hosts: Sequence[str], met: Mapping[Pair, Met]) -> Iterat
     bad_hosts, bad_pairs = blamed(good)
     for host in bad_hosts:
         of_host = {pair: one for pair, one in met.items() if host in pair}
-        partners = " and ".join(hosts[sum(pair) - host] for pair in of_host)
+        *others, last = (hosts[sum(pair) - host] for pair in of_host)
+        partners = f"{', '.join(others)} and {last}" if others else last
         worst = min(of_host.values(), key=lambda one: one.bytes_per_second)
         text = f"The network is slow with {partners} ({speed(worst)}), which are faster with other hosts."
         fix = f"Look at the cable and the interface of {hosts[host]} (ethtool), or leave it out of --hosts."
