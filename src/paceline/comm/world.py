@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from paceline.cluster.spec import ClusterSpec
     from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
+    from paceline.comm.step_clock import StepClock
 
     Place = tuple[ClusterSpec, Task]
 
@@ -97,6 +98,13 @@ class World:
     def place(self) -> "Place | None":
         """The cluster as TF_CONFIG describes it and this process's task; None in a process that is alone."""
         return self._place()
+
+    @functools.cached_property
+    def clock(self) -> "StepClock":
+        """Where the time of this rank's steps goes."""
+        from paceline.comm.step_clock import StepClock  # needs NumPy, as only a script that trains does
+
+        return StepClock()
 
     @property
     def rank(self) -> int:

@@ -14,10 +14,13 @@ from typing import Any
 
 import keras
 
+from paceline.comm.step_clock import Phase
+from paceline.comm.world import current_world
 from paceline.fit.agreement import BATCH_HOOKS, BEGIN_HOOKS, EPOCH_HOOKS, agreement_of
 from paceline.fit.engine import engine_of
 from paceline.fit.files.keras_callbacks import is_follower, is_left_out
 from paceline.fit.run import observer
+from paceline.fit.step_times import epoch_ended
 from paceline.strategy.seams import Seam
 
 Function = Callable[..., Any]
@@ -89,6 +92,8 @@ def _call(name: str, callbacks: Any, position: int, logs: Any, by_keras: Callabl
         by_keras: Calls it of each callback in the list, with logs.
     """
     by, model = observer(), getattr(callbacks, "_model", None)  # a list without a model is one of a loop
+    clock = current_world().clock
+    clock.step_ended()  # also one that has found no data, after which there is no hook for it
     if by is not None and model is not None:
         by.hook_begins(name, callbacks, logs)
     if name in BEGIN_HOOKS and getattr(callbacks, _AGREEMENT, None) is None:
@@ -98,11 +103,19 @@ def _call(name: str, callbacks: Any, position: int, logs: Any, by_keras: Callabl
     def call() -> None:
         by_keras(engine_of(model).logs_for(name, callbacks.callbacks, logs))
 
-    if agreement is None or not agreement.watches(name):
-        call()
-    else:
-        agreement.run(name, call)
-        if name == "on_train_begin":
-            agreement.compare_first_epochs()
+    is_timed = clock.enter(Phase.CALLBACKS)
+    try:
+        if agreement is None or not agreement.watches(name):
+            call()
+        else:
+            agreement.run(name, call)
+            if name == "on_train_begin":
+                agreement.compare_first_epochs()
+    finally:
+        clock.leave(is_timed)
     if by is not None and model is not None:
         by.hook_ended(name, callbacks, position, logs)
+    if name == "on_train_batch_begin":
+        clock.step_begins()
+    elif name == "on_epoch_end":
+        epoch_ended(callbacks)

@@ -11,9 +11,14 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+
+from paceline.comm.world import current_world
+
+if TYPE_CHECKING:
+    from paceline.fit.step_times import StepTimes
 
 
 class Run:
@@ -38,6 +43,8 @@ class Run:
         """Whether it has made its epoch iterator."""
         self.has_shared_values = False
         """Whether all ranks have the chief's values by now."""
+        self.step_times: StepTimes | None = None
+        """Who says where the time of its steps goes."""
 
     @staticmethod
     def current() -> "Run | None":
@@ -134,7 +141,10 @@ def telling_of_traces(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(step)
     def told(data: Any) -> Any:
-        by = None if tf.executing_eagerly() else observer()
+        if tf.executing_eagerly():
+            return step(data)
+        current_world().clock.tracing()
+        by = observer()
         if by is None:
             return step(data)
         by.tracing()

@@ -6,7 +6,8 @@
     engine: running      however the call ends, no step is running afterwards
     snapshots            a `fit` goes on from one, or is passed over: it may do less than it was asked for
     readings             a generator is left where one worker leaves it
-    Run                  what this thread is in; from here on Keras runs
+    Run                  what this thread is in
+    step times           the chief says where the time of a `fit` goes; from here on Keras runs
 
 Whatever is above may leave out all that is below it.
 """
@@ -24,6 +25,7 @@ from paceline.fit.chief_output import is_quiet
 from paceline.fit.engine import check_call, check_foreign, engine_of
 from paceline.fit.run import Run, observer
 from paceline.fit.snapshots.resumable_fit import fit_with_snapshots
+from paceline.fit.step_times import timed
 
 Function = Callable[..., Any]
 
@@ -46,7 +48,7 @@ def surrounded(keras_method: Function) -> Function:
             arguments = {**call.arguments, **changed, **({"verbose": 0} if is_quiet() else {})}
             given = inspect.BoundArguments(signature, arguments)
             epochs = arguments.get("initial_epoch", 0), arguments.get("epochs", 1)
-            with readings_ended(), Run.begun(self, name, epochs):
+            with readings_ended(), Run.begun(self, name, epochs) as begun, timed(begun):
                 return keras_method(*given.args, **given.kwargs)
 
         with engine_of(self).running(self, name):

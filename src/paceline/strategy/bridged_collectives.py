@@ -20,13 +20,16 @@ from paceline.strategy.python_calls import PythonCall
 
 
 def total_rows(world: World, rows: int) -> int:
-    """The sum of the ranks' rows; their flags go with it, and each rank's `World.flags` receives them. Collective.
+    """The sum of the ranks' rows; their flags and clocks go with it, and each rank's `World` receives them. Collective.
 
     Args:
         world: Whose replicas talk, those on its axis `data`.
         rows: This rank's; a large negative number says that its data has come to its end.
     """
-    [total] = world.data.all_reduce([np.array([rows, world.flags.own], np.int64)])
+    replicas = world.data
+    clocks = world.clock.count_begins(replicas.rank, replicas.size)
+    [total] = replicas.all_reduce([np.concatenate([np.array([rows, world.flags.own], np.int64), clocks])])
+    world.clock.count_ended(replicas.size, total[2:])
     world.flags.receive(int(total[1]))
     return int(total[0])
 
@@ -42,12 +45,12 @@ class BridgedCollectives(GraphCollectives):
     def __init__(self, world: World, group: CountedGroup) -> None:
         super().__init__(world, group)
         self._reductions = {
-            reduction: self._guarded(lambda *arrays, by=reduction: group.all_reduce(arrays, by))
+            reduction: self._message(lambda *arrays, by=reduction: group.all_reduce(arrays, by))
             for reduction in Reduction
         }
         self._counting = self._guarded(lambda rows: [np.array(total_rows(world, int(rows)), np.int64)])
-        self._gathering = self._guarded(lambda array: [np.concatenate(group.all_gather(array))])
-        self._broadcasting = self._guarded(lambda *arrays: group.broadcast(arrays))
+        self._gathering = self._message(lambda array: [np.concatenate(group.all_gather(array))])
+        self._broadcasting = self._message(lambda *arrays: group.broadcast(arrays))
 
     def _count_rows(self, rows: Any) -> Any:
         return self._counting([rows])[0]
@@ -60,6 +63,19 @@ class BridgedCollectives(GraphCollectives):
 
     def _broadcast(self, tensors: list[Any]) -> list[Any]:
         return self._broadcasting(tensors)
+
+    def _message(self, function: Callable[..., list[Array]]) -> Callable[[list[Any]], list[Any]]:
+        """As `_guarded`; the clock says how long it takes."""
+        clock = self._world.clock
+
+        def timed(*arrays: Array) -> list[Array]:
+            clock.message_begins()
+            try:
+                return function(*arrays)
+            finally:
+                clock.message_ended()
+
+        return self._guarded(timed)
 
     def _guarded(self, function: Callable[..., list[Array]]) -> Callable[[list[Any]], list[Any]]:
         """From tensors to tensors of the same dtypes, by way of `function` on arrays, eagerly or in a graph."""

@@ -12,6 +12,7 @@ import logging
 import time
 from typing import Any
 
+from paceline.comm.step_clock import Phase
 from paceline.comm.step_flags import flags_of_all
 from paceline.comm.world import World, current_world
 from paceline.errors import EXIT_PREEMPTED
@@ -283,16 +284,18 @@ class Recorder(FitObserver):
 
     def _captured(self, *, ends_fit: bool = False) -> Captured:
         assert self._data is not None
-        self._engine.settle(self.model)  # under parameter servers the cursor is ahead of the steps that have ended
-        compat.wait_for_callbacks(self._callbacks)
-        of_end = [self._data.source.part()] if ends_fit else []  # the next `fit` may go on from it
-        return capture([*self._parts(), self._csv_files, *of_end], self._manager.layout)
+        with self._world.clock.during(Phase.SNAPSHOT):
+            self._engine.settle(self.model)  # under parameter servers the cursor is ahead of the steps that have ended
+            compat.wait_for_callbacks(self._callbacks)
+            of_end = [self._data.source.part()] if ends_fit else []  # the next `fit` may go on from it
+            return capture([*self._parts(), self._csv_files, *of_end], self._manager.layout)
 
     def _take(self, captured: Captured, *, ends_fit: bool = False) -> None:
         self._snapshot_at = time.monotonic()
         cursor = self._data.cursor  # type: ignore[union-attr]
         meta = meta_of(self._world, self._manager, self._fit_call, cursor, self._metrics, ends_fit=ends_fit)
-        self._manager.take(self.progress.step, meta, captured)
+        with self._world.clock.during(Phase.SNAPSHOT):
+            self._manager.take(self.progress.step, meta, captured)
 
     def _leave(self, captured: Captured) -> None:
         self._take(captured)

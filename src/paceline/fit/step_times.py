@@ -1,0 +1,113 @@
+"""The chief says where the time of a `fit` goes: a line an epoch, which rank the others wait for, and a sum at the end.
+
+The numbers come with the message with which each step begins (`comm/step_clock.py`). Over RING and NCCL, under
+parameter servers, in pipelines and with one worker no such message is sent: the chief then knows its own steps only.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from paceline.comm.group import Array
+from paceline.comm.step_account import StepAccount, Totals
+from paceline.comm.step_clock import Phase, StepClock
+from paceline.comm.world import World, current_world
+from paceline.fit.engine import engine_of
+from paceline.fit.run import Run
+from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, straggler_in
+
+_LOGGER = logging.getLogger("paceline")
+
+_QUIET_SECONDS = 2.0
+"""Epochs that are shorter share a line, and a shorter `fit` has none: who runs a hundred of them wants no lines."""
+
+
+@contextmanager
+def timed(run: Run) -> Iterator[None]:
+    """Around a call of `fit`, `evaluate` or `predict`."""
+    world = engine_of(run.model).world or current_world()
+    clock = world.clock
+    clock.step_ended()  # one that has found no data
+    if run.method != "fit" or run.parent is not None:
+        with clock.during(Phase.VALIDATION):
+            yield
+        return
+    clock.begin()
+    run.step_times = StepTimes(world) if world.is_chief else None
+    clock.hear = None if run.step_times is None else run.step_times.hear
+    try:
+        yield
+    finally:
+        clock.hear = None
+    if run.step_times is not None:
+        run.step_times.ended()
+
+
+def epoch_ended(callbacks: Any) -> None:
+    """All callbacks of a list have heard that an epoch of a `fit` is over."""
+    run = Run.of_fit(getattr(callbacks, "_model", None))
+    if run is not None and run.step_times is not None:
+        run.step_times.epoch_ended(is_shown=bool((callbacks.params or {}).get("verbose")))
+
+
+class StepTimes:
+    """Of one `fit`, on the chief.
+
+    Args:
+        world: This process's.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._clock: StepClock = world.clock
+        self._began_at = self._said_at = time.monotonic()
+        self._account = StepAccount(1)
+        self._since_line = Totals(1)
+        self._all = Totals(1)
+        self._suspected: tuple[int, Phase] | None = None
+        """The rank that the others have waited for lately, and for what."""
+        self._named: tuple[int, Phase] | None = None
+        """The one that was named last."""
+        self._is_shown = True
+
+    def hear(self, first: int, num_ranks: int, told: Array) -> None:
+        """See `StepClock.hear`. It may be called in any thread, between two steps or in one."""
+        if num_ranks != self._account.num_ranks:
+            self._account, self._since_line, self._all = StepAccount(num_ranks), Totals(num_ranks), Totals(num_ranks)
+        if self._account.hear(first, told):
+            self._settle()
+
+    def epoch_ended(self, *, is_shown: bool) -> None:
+        """Says the line of the epochs since the last one, if they took long.
+
+        Args:
+            is_shown: Whether Keras shows anything of this `fit`.
+        """
+        self._is_shown = is_shown
+        now = time.monotonic()
+        if now - self._said_at < _QUIET_SECONDS:
+            return
+        self._settle()
+        if is_shown and (line := line_of_epoch(self._since_line)):
+            _LOGGER.info("%s", line)
+        self._said_at = now
+        self._since_line = Totals(self._account.num_ranks)
+
+    def ended(self) -> None:
+        """The `fit` is over."""
+        self._settle()
+        seconds = time.monotonic() - self._began_at
+        if self._is_shown and seconds >= _QUIET_SECONDS:
+            _LOGGER.info("%s", line_of_fit(self._all, seconds))
+
+    def _settle(self) -> None:
+        latest = self._account.settled()
+        self._since_line.add(latest)
+        self._all.add(latest)
+        slow = straggler_in(latest)
+        before, self._suspected = self._suspected, None if slow is None else (slow.rank, slow.phase)
+        # Twice in a row: on a busy machine any rank is late for a while.
+        if slow is not None and self._suspected == before and before != self._named:
+            self._named = before
+            _LOGGER.warning("%s", line_of_straggler(slow))

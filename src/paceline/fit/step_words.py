@@ -1,0 +1,153 @@
+"""What the chief says of the time of steps; pure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.comm.process_facts import Facts
+from paceline.comm.step_account import Totals
+from paceline.comm.step_clock import Phase
+
+_SHOWN = {
+    "input": (Phase.INPUT,),
+    "compute": (Phase.COMPUTE,),
+    "update": (Phase.UPDATE,),
+    "messages": (Phase.COUNT, Phase.MESSAGES),
+    "callbacks": (Phase.CALLBACKS,),
+    "snapshots": (Phase.SNAPSHOT,),
+    "between steps": (Phase.REST,),
+}
+"""The phases of a step by the word for them."""
+
+_MOSTLY = 0.6
+"""Of the waiting, or of the messages: so much is because of one rank."""
+_MUCH = 0.1
+"""Of a step: waiting that is worth a word."""
+_FEW_STEPS = 15
+_SLOWER = 1.25
+"""A rank that computes so many times as long as the median is slow."""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that the others wait for."""
+
+    rank: int
+    phase: Phase
+    """What it does longer than they."""
+    ratio: float
+    """How many times as long as the median of the others."""
+    share: float
+    """Of a step, for which the others wait for it, on average."""
+    reason: str
+    """What the kernel says of it; empty: nothing."""
+
+
+def straggler_in(totals: Totals) -> Straggler | None:
+    """The rank that the others wait for in these steps, if there is one."""
+    if totals.num_steps < _FEW_STEPS or totals.num_ranks == 1 or not totals.seconds:
+        return None
+    rank, phase = (int(index) for index in np.unravel_index(totals.blamed.argmax(), totals.blamed.shape))
+    share = float(totals.blamed[rank, phase]) / (totals.num_ranks - 1) / totals.seconds
+    is_often_last = totals.num_last[rank] >= _MOSTLY * totals.num_last.sum() / 2  # in one of the two kinds of messages
+    others = np.delete(totals.phases[:, phase], rank)
+    ratio = float(totals.phases[rank, phase]) / max(float(np.median(others)), 1e-9)
+    if share < _MUCH or not is_often_last or ratio < _SLOWER:
+        return None
+    is_busy = phase in (Phase.COMPUTE, Phase.UPDATE)  # what is slow otherwise is the script's, or a disk
+    return Straggler(rank, Phase(phase), ratio, share, reason_for(Facts(*totals.facts[rank])) if is_busy else "")
+
+
+def reason_for(facts: Facts) -> str:
+    """Why a process is slow, as far as the kernel says it; empty: it does not.
+
+    >>> reason_for(Facts(wall=100, cpu=50, throttled=48))
+    'its control group is throttled 48 % of the time'
+    >>> reason_for(Facts(wall=10, cpu=5, queued=4))
+    'its threads wait 40 % of the time for a core that others use'
+    >>> reason_for(Facts(wall=10, cpu=9))
+    'it computes all the time: its core is slower, or its rows are more work'
+    >>> reason_for(Facts(wall=10, cpu=3))
+    'it stands still 70 % of the time: stopped, or waiting for something that the kernel does not count'
+    """
+    if not facts.wall:
+        return ""
+    throttled, memory, queued = (min(each / facts.wall, 1.0) for each in (facts.throttled, facts.memory, facts.queued))
+    if throttled >= 0.05:
+        return f"its control group is throttled {_percent(throttled)} of the time"
+    if memory >= 0.1:
+        return f"its control group waits {_percent(memory)} of the time for memory"
+    if queued >= 0.2:
+        return f"its threads wait {_percent(queued)} of the time for a core that others use"
+    still = 1 - facts.cpu / facts.wall
+    if still >= 0.4:
+        told = "stopped, or waiting for something that the kernel does not count"
+        return f"it stands still {_percent(still)} of the time: {told}"
+    return "it computes all the time: its core is slower, or its rows are more work"
+
+
+def line_of_straggler(slow: Straggler) -> str:
+    """What the user is told of a slow rank."""
+    does = {
+        Phase.INPUT: "waits for its data",
+        Phase.CALLBACKS: "is in callbacks",
+        Phase.SNAPSHOT: "takes snapshots",
+        Phase.UPDATE: "updates weights",
+        Phase.REST: "is between steps",
+    }.get(slow.phase, "computes")
+    times = f"{slow.ratio:.1f} times as long as" if slow.ratio < 100 else "much longer than"
+    reason = f" ({slow.reason})" if slow.reason else ""
+    return (
+        f"rank {slow.rank} {does} {times} the median of the others{reason}: they wait for it for "
+        f"{_percent(slow.share)} of each step [straggler]"
+    )
+
+
+def line_of_epoch(totals: Totals) -> str:
+    """Where the time of a step goes, in one line; empty: there was no step.
+
+    The shares are those of the ranks that wait, if they wait for one rank in particular; else of all.
+    """
+    if totals.num_steps == 0 or not totals.seconds:
+        return ""
+    return f"step {_milliseconds(totals.seconds / totals.num_steps)}: {', '.join(_shares(totals))}"
+
+
+def line_of_fit(totals: Totals, seconds: float) -> str:
+    """Where the time of a whole `fit` went.
+
+    Args:
+        totals: Of all its steps that ranks have told of.
+        seconds: Of the whole call.
+    """
+    tracing, validation = (float(totals.phases[:, phase].mean()) for phase in (Phase.TRACING, Phase.VALIDATION))
+    pieces = [f"steps {totals.seconds:.1f} s"] if totals.num_steps else []
+    pieces += [
+        f"{word} {part:.1f} s" for word, part in (("tracing", tracing), ("validation", validation)) if part >= 0.05
+    ]
+    rest = seconds - totals.seconds - tracing - validation
+    pieces += [f"the rest {rest:.1f} s"] if rest >= 0.05 else []
+    per_step = line_of_epoch(totals)
+    return f"fit {seconds:.1f} s: {', '.join(pieces)}" + (f"; {per_step}" if per_step else "")
+
+
+def _shares(totals: Totals) -> list[str]:
+    by_rank = totals.blamed.sum(1)
+    slowest = int(by_rank.argmax())
+    is_one = totals.num_ranks > 1 and by_rank[slowest] >= _MOSTLY * max(by_rank.sum(), 1e-9)
+    ranks = [rank for rank in range(totals.num_ranks) if not (is_one and rank == slowest)]
+    whole = totals.seconds
+    shares = {word: float(totals.phases[ranks][:, phases].sum(1).mean()) / whole for word, phases in _SHOWN.items()}
+    waited = float(totals.waited[ranks].mean()) / whole
+    whom = f"rank {slowest}" if is_one else "each other"
+    named = {**shares, f"waiting for {whom}": waited}
+    order = ["input", "compute", "update", f"waiting for {whom}", "messages", "callbacks", "snapshots", "between steps"]
+    return [f"{word} {_percent(named[word])}" for word in order if named[word] >= 0.005]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"

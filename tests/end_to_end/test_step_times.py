@@ -1,0 +1,54 @@
+"""The chief says where the time of steps goes, and whom the others wait for: naps in known places are found there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from programs import run_workers
+
+pytestmark = pytest.mark.processes
+
+SCRIPT = Path(__file__).parent / "step_times.py"
+POINTS = 12
+"""How far shares may be from those that the script has measured. A nap on a busy machine is longer than asked."""
+
+
+@pytest.mark.parametrize(
+    ("naps", "word"),
+    [
+        pytest.param("map", "input", id="map"),
+        pytest.param("callback", "callbacks", id="callback", marks=pytest.mark.proof),
+        pytest.param("callback 1", "waiting for rank 1", id="callback of one rank"),
+        pytest.param("callback 0", "waiting for rank 0", id="callback of the chief", marks=pytest.mark.proof),
+        pytest.param("map 1", "input", id="map of one rank", marks=pytest.mark.proof),
+    ],
+)
+def test_naps_are_found_where_they_are(tmp_path: Path, naps: str, word: str) -> None:
+    ended = run_workers(2, SCRIPT, *naps.split(), folder=tmp_path)
+    assert ended.code == 0, ended.output
+    [last] = [line for line in ended.lines("[0] paceline: fit ") if "; step " in line]
+    shares = {
+        name: int(share) for name, share in re.findall(r"(?:: |, )([a-z][a-z 0-9]*?) (\d+) %", last.split("; step")[1])
+    }
+    [measured] = ended.lines("[0] measured: ")
+    expected = int(re.findall(r"naps (\d+) %", measured)[0])
+    assert shares[word] > expected - POINTS, ended.output
+    assert sum(shares.values()) in range(95, 106), last
+    named = [line for line in ended.output.splitlines() if "[straggler]" in line]
+    if word.startswith("waiting"):
+        assert [line for line in named if f"rank {naps.split()[1]} is in callbacks" in line], ended.output
+
+
+def test_a_short_fit_says_nothing_of_it(tmp_path: Path) -> None:
+    script = tmp_path / "short.py"
+    script.write_text(
+        "import keras, numpy as np\n"
+        "model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0)\n"
+    )
+    ended = run_workers(1, script, folder=tmp_path)
+    assert ended.code == 0, ended.output
+    assert "paceline: step " not in ended.output
+    assert "paceline: fit " not in ended.output
