@@ -10,18 +10,18 @@ from programs import run_workers
 pytestmark = pytest.mark.processes
 
 SCRIPT = Path(__file__).parent / "step_times.py"
-POINTS = 12
-"""How far shares may be from those that the script has measured. A nap on a busy machine is longer than asked."""
+FOUND = 0.7
+"""How much of the naps must be found. On a busy machine there is other waiting, too, at ends of epochs for example."""
 
 
 @pytest.mark.parametrize(
     ("naps", "word"),
     [
-        pytest.param("map", "input", id="map"),
+        pytest.param("map", "input", id="map", marks=pytest.mark.proof),
         pytest.param("callback", "callbacks", id="callback", marks=pytest.mark.proof),
         pytest.param("callback 1", "waiting for rank 1", id="callback of one rank"),
         pytest.param("callback 0", "waiting for rank 0", id="callback of the chief", marks=pytest.mark.proof),
-        pytest.param("map 1", "input", id="map of one rank", marks=pytest.mark.proof),
+        pytest.param("map 1", "input", id="map of one rank"),
     ],
 )
 def test_naps_are_found_where_they_are(tmp_path: Path, naps: str, word: str) -> None:
@@ -33,11 +33,13 @@ def test_naps_are_found_where_they_are(tmp_path: Path, naps: str, word: str) -> 
     }
     [measured] = ended.lines("[0] measured: ")
     expected = int(re.findall(r"naps (\d+) %", measured)[0])
-    assert shares[word] > expected - POINTS, ended.output
+    assert shares[word] > FOUND * expected, ended.output
     assert sum(shares.values()) in range(95, 106), last
     named = [line for line in ended.output.splitlines() if "[straggler]" in line]
-    if word.startswith("waiting"):
-        assert [line for line in named if f"rank {naps.split()[1]} is in callbacks" in line], ended.output
+    if " " in naps:  # of one rank
+        does = {"map": "waits for its data", "callback": "is in callbacks"}
+        place, rank = naps.split()
+        assert [line for line in named if f"rank {rank} {does[place]}" in line], ended.output
 
 
 def test_a_short_fit_says_nothing_of_it(tmp_path: Path) -> None:

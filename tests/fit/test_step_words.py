@@ -13,7 +13,7 @@ def _totals(*ranks: dict[Phase, float], waited: tuple[float, ...] = (), steps: i
     totals = Totals(len(ranks), steps)
     for rank, does in enumerate(ranks):
         for phase, seconds in does.items():
-            totals.phases[rank, phase] = seconds
+            totals.phases[rank, phase] = totals.own[rank, phase] = seconds
     totals.waited[:] = waited or np.zeros(len(ranks))
     return totals
 
@@ -52,9 +52,9 @@ def test_an_epoch_without_a_step_has_no_line() -> None:
 
 
 def test_the_line_of_a_fit_adds_up() -> None:
-    totals = _totals({Phase.COMPUTE: 2.0, Phase.TRACING: 3.0, Phase.VALIDATION: 1.0})
+    totals = _totals({Phase.COMPUTE: 2.0, Phase.START: 3.0, Phase.VALIDATION: 1.0})
     assert line_of_fit(totals, 7.5) == (
-        "fit 7.5 s: steps 2.0 s, tracing 3.0 s, validation 1.0 s, the rest 1.5 s; step 40 ms: compute 100 %"
+        "fit 7.5 s: steps 2.0 s, start 3.0 s, validation 1.0 s, the rest 1.5 s; step 40 ms: compute 100 %"
     )
 
 

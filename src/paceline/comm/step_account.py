@@ -24,6 +24,8 @@ Seconds = npt.NDArray[np.float64]
 
 _BEFORE_COUNT = (Phase.INPUT, Phase.UPDATE, Phase.CALLBACKS, Phase.SNAPSHOT, Phase.REST)
 """For what a rank may come late to the first message of a step. For what it computes it comes late to a later one."""
+APART = (Phase.START, Phase.VALIDATION)
+"""No part of the time of steps."""
 _SETTLED_AT_ONCE = 20
 """Adding up takes a quarter of a millisecond, whatever the number of steps."""
 
@@ -36,6 +38,8 @@ class Totals:
     num_steps: int = 0
     phases: Seconds = field(init=False)
     """(ranks, phases): `COUNT` and `MESSAGES` without waiting. A wait for somebody's input is `INPUT`."""
+    own: Seconds = field(init=False)
+    """(ranks, phases): as each rank's clock has them, with waiting."""
     waited: Seconds = field(init=False)
     """Waiting, but for input."""
     blamed: Seconds = field(init=False)
@@ -47,6 +51,7 @@ class Totals:
 
     def __post_init__(self) -> None:
         self.phases = np.zeros((self.num_ranks, len(Phase)))
+        self.own = np.zeros((self.num_ranks, len(Phase)))
         self.waited = np.zeros(self.num_ranks)
         self.blamed = np.zeros((self.num_ranks, len(Phase)))
         self.num_last = np.zeros(self.num_ranks, np.int64)
@@ -56,6 +61,7 @@ class Totals:
         """Other steps of the same ranks, too."""
         self.num_steps += other.num_steps
         self.phases += other.phases
+        self.own += other.own
         self.waited += other.waited
         self.blamed += other.blamed
         self.num_last += other.num_last
@@ -63,8 +69,8 @@ class Totals:
 
     @property
     def seconds(self) -> float:
-        """Of all these steps on a rank, without tracing and validation."""
-        apart = self.phases[:, [Phase.TRACING, Phase.VALIDATION]].sum(1)
+        """Of all these steps on a rank."""
+        apart = self.phases[:, [*APART]].sum(1)
         return float((self.phases.sum(1) + self.waited - apart).mean())
 
 
@@ -96,27 +102,27 @@ class StepAccount:
     def settled(self) -> Totals:
         """The sums over the steps since the last time."""
         told, self._told = self._told, []
-        if not told:
-            return Totals(self.num_ranks)
-        before, self._before = self._before, told[-1]
-        if before is None:
-            before, *told = told
-        return totals_of([before, *told])
+        before, self._before = self._before, told[-1] if told else self._before
+        return totals_of(told, before, self.num_ranks)
 
 
-def totals_of(told: Sequence[Array]) -> Totals:
-    """The sums over all steps but the first.
+def totals_of(told: Sequence[Array], before: Array | None, num_ranks: int) -> Totals:
+    """The sums over some steps.
 
     Args:
         told: What all ranks told at the beginning of each step: int64 (ranks, `NUM_NUMBERS`).
+        before: What they told at the beginning of the step before these; None: these begin with the first one, and what
+            was told first is how they came to it.
+        num_ranks: How many there are.
     """
-    totals = Totals(len(told[0]), num_steps=len(told) - 1)
-    if totals.num_steps == 0:
+    totals = Totals(num_ranks, num_steps=max(len(told) - (before is None), 0))
+    if not told:
         return totals
-    numbers: Seconds = np.stack(told).astype(np.float64) / 1e9
+    first = np.zeros_like(told[0]) if before is None else before
+    numbers: Seconds = np.stack([first, *told]).astype(np.float64) / 1e9
     phases, facts = numbers[1:, :, : len(Phase)], numbers[1:, :, len(Phase) :]
     earlier = numbers[:-1, :, : len(Phase)]  # what ranks did before they met in the first message of each step
-    steps = np.arange(totals.num_steps)
+    steps = np.arange(len(told))
     kept = phases.copy()
     for message in (Phase.COUNT, Phase.MESSAGES):
         stays = phases[:, :, message]
@@ -134,5 +140,6 @@ def totals_of(told: Sequence[Array]) -> Totals:
         np.add.at(totals.blamed, (np.broadcast_to(last[:, None], stays.shape), cause), waits)
         np.add.at(totals.num_last, last, 1)
     totals.phases += kept.sum(0)
+    totals.own += phases.sum(0)
     totals.facts += facts.sum(0)
     return totals

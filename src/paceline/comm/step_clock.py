@@ -40,12 +40,14 @@ class Phase(IntEnum):
     """Copies the state for one; writing goes on beside the steps."""
     REST = 7
     """Between steps: Keras's own loop, events."""
-    TRACING = 8
-    """A step that had to be traced first, whole."""
+    START = 8
+    """What comes before the first step, and whole steps that had to be traced first."""
     VALIDATION = 9
+    WHOLE = 10
+    """In a step of which nobody knows when its input was there."""
 
 
-_OF_STEP = frozenset([Phase.INPUT, Phase.COUNT, Phase.COMPUTE, Phase.MESSAGES, Phase.TRACING])
+_OF_STEP = frozenset([Phase.INPUT, Phase.COUNT, Phase.COMPUTE, Phase.MESSAGES, Phase.START])
 _NUM_PHASES = len(Phase)
 NUM_NUMBERS = _NUM_PHASES + NUM_FACTS
 """What a rank tells the others: nanoseconds in each phase, and what the kernel says of the process."""
@@ -68,12 +70,17 @@ class StepClock:
         self._phase = Phase.REST
         self._since = now()
         self._is_in_step = False
+        self._is_first = True
+        """Whether the step that comes next is the first one of its `fit`."""
         self._was_counted = False
         """Whether this execution has been in the message with which a step begins."""
         self._has_combined = False
         """Whether this step has been in another message behind that one."""
         self._untold = [0] * _NUM_PHASES
         self._num_messages = 0
+        self._step_began_at = 0.0
+        self.input_came_at: Callable[[], float] | None = None
+        """When the newest step without a first message had its batch, in seconds since 1970; None: nobody knows."""
         self.hear: Callable[[int, int, Array], None] | None = None
         """Is told what ranks have told in a message: the first of them, how many there are in the whole, and
         `NUM_NUMBERS` of each, int64. Of an execution without such a message, what this rank has told itself."""
@@ -110,8 +117,9 @@ class StepClock:
         """A `fit` begins: what was before belongs to no step."""
         self.switch(Phase.REST)
         self._untold = [0] * _NUM_PHASES
-        self._is_in_step = False
+        self._is_in_step, self._is_first = False, True
         self._facts.begin()
+        self.input_came_at = None
 
     # A context manager would be shorter, and would cost each step three times as much.
 
@@ -120,6 +128,13 @@ class StepClock:
         if self._phase is not Phase.REST:
             return
         self._is_in_step, self._was_counted, self._has_combined = True, False, False
+        if self._is_first:
+            self._is_first = False
+            self.switch(Phase.START)
+            started = sum(self._untold)
+            self._untold = [0] * _NUM_PHASES
+            self._untold[Phase.START] = started
+        self._step_began_at = time.time()
         self.switch(Phase.INPUT)
 
     def step_ended(self) -> None:
@@ -130,14 +145,26 @@ class StepClock:
             self._phase = Phase.UPDATE
         self._is_in_step = False
         self.switch(Phase.REST)
-        if not self._was_counted and self.hear is not None:
-            self.hear(0, 1, np.array([self._take()], np.int64))
+        if not self._was_counted:
+            self._book_input()
+            if self.hear is not None:
+                self.hear(0, 1, np.array([self._take()], np.int64))
+
+    def _book_input(self) -> None:
+        """Divides an execution without a first message, all of which counts as input so far."""
+        whole, self._untold[Phase.INPUT] = self._untold[Phase.INPUT], 0
+        if self.input_came_at is None:
+            self._untold[Phase.WHOLE] += whole
+            return
+        awaited = min(max(int((self.input_came_at() - self._step_began_at) * 1e9), 0), whole)
+        self._untold[Phase.INPUT] = awaited
+        self._untold[Phase.COMPUTE] += whole - awaited
 
     def tracing(self) -> None:
         """The step that has begun is traced first: it says nothing about those to come."""
         if self._is_in_step:
             self._is_in_step = False
-            self.switch(Phase.TRACING)
+            self.switch(Phase.START)
 
     def message_begins(self) -> None:
         """This rank enters a message of the step."""

@@ -12,6 +12,7 @@ from paceline.comm.world import World, current_world
 from paceline.fit.building import build_from_shapes
 from paceline.fit.divided_functions import DividedFunction, DividedPrediction
 from paceline.fit.engine import Engine, Function
+from paceline.fit.input_times import noting_input
 from paceline.fit.replica_data import ReplicaData
 from paceline.fit.run import telling_of_traces
 from paceline.fit.single_batches import on_local_rows
@@ -84,7 +85,9 @@ class Replicas(Engine):
         told = telling_of_traces(step)
         if self._is_divided:
             return DividedFunction(model, told, by_keras, self.strategy)
-        return by_keras(with_loops(model, told) if current_world().launched else told)
+        if not current_world().launched:
+            return by_keras(told)
+        return by_keras(noting_input(model, with_loops(model, told), self.strategy.world.clock))
 
     def predict_function(self, model: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`: returns the rows of all ranks."""

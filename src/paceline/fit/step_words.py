@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from paceline.comm.process_facts import Facts
-from paceline.comm.step_account import Totals
+from paceline.comm.step_account import APART, Totals
 from paceline.comm.step_clock import Phase
 
 _SHOWN = {
     "input": (Phase.INPUT,),
+    "input and compute": (Phase.WHOLE,),
     "compute": (Phase.COMPUTE,),
     "update": (Phase.UPDATE,),
     "messages": (Phase.COUNT, Phase.MESSAGES),
@@ -50,8 +51,8 @@ def straggler_in(totals: Totals) -> Straggler | None:
     rank, phase = (int(index) for index in np.unravel_index(totals.blamed.argmax(), totals.blamed.shape))
     share = float(totals.blamed[rank, phase]) / (totals.num_ranks - 1) / totals.seconds
     is_often_last = totals.num_last[rank] >= _MOSTLY * totals.num_last.sum() / 2  # in one of the two kinds of messages
-    others = np.delete(totals.phases[:, phase], rank)
-    ratio = float(totals.phases[rank, phase]) / max(float(np.median(others)), 1e-9)
+    others = np.delete(totals.own[:, phase], rank)
+    ratio = float(totals.own[rank, phase]) / max(float(np.median(others)), 1e-9)
     if share < _MUCH or not is_often_last or ratio < _SLOWER:
         return None
     is_busy = phase in (Phase.COMPUTE, Phase.UPDATE)  # what is slow otherwise is the script's, or a disk
@@ -120,13 +121,10 @@ def line_of_fit(totals: Totals, seconds: float) -> str:
         totals: Of all its steps that ranks have told of.
         seconds: Of the whole call.
     """
-    tracing, validation = (float(totals.phases[:, phase].mean()) for phase in (Phase.TRACING, Phase.VALIDATION))
+    start, validation = (float(totals.phases[:, phase].mean()) for phase in APART)
     pieces = [f"steps {totals.seconds:.1f} s"] if totals.num_steps else []
-    pieces += [
-        f"{word} {part:.1f} s" for word, part in (("tracing", tracing), ("validation", validation)) if part >= 0.05
-    ]
-    rest = seconds - totals.seconds - tracing - validation
-    pieces += [f"the rest {rest:.1f} s"] if rest >= 0.05 else []
+    others = {"start": start, "validation": validation, "the rest": seconds - totals.seconds - start - validation}
+    pieces += [f"{word} {part:.1f} s" for word, part in others.items() if part >= 0.05]
     per_step = line_of_epoch(totals)
     return f"fit {seconds:.1f} s: {', '.join(pieces)}" + (f"; {per_step}" if per_step else "")
 
@@ -141,7 +139,8 @@ def _shares(totals: Totals) -> list[str]:
     waited = float(totals.waited[ranks].mean()) / whole
     whom = f"rank {slowest}" if is_one else "each other"
     named = {**shares, f"waiting for {whom}": waited}
-    order = ["input", "compute", "update", f"waiting for {whom}", "messages", "callbacks", "snapshots", "between steps"]
+    order = [*_SHOWN]
+    order.insert(order.index("messages"), f"waiting for {whom}")
     return [f"{word} {_percent(named[word])}" for word in order if named[word] >= 0.005]
 
 

@@ -1,0 +1,67 @@
+"""When a step of one worker has its batch: the moment is an operation of its graph, as no message begins the step.
+
+    step: next(iterator) ─► batch ─┬► the step as Keras has it
+                                   └► tf.timestamp ─► a variable, which the clock reads when the step has ended
+
+The operation is built behind the step, so that the seeds of operations in it are plain Keras's.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.comm.step_clock import StepClock
+from paceline.strategy import compat
+from paceline.strategy.graph_collectives import as_written
+
+Function = Callable[..., Any]
+
+
+def noting_input(model: Any, step: Function, clock: StepClock) -> Function:
+    """A step that tells the clock when it had its batch.
+
+    Args:
+        model: Whose step; where XLA compiles it, the moment stays unknown.
+        step: Of one batch.
+        clock: Of this process.
+    """
+    if model.jit_compile:
+        return step
+    came_at = _Moment()
+
+    def noting(data: Any) -> Any:
+        clock.input_came_at = came_at.seconds
+        if tf.executing_eagerly():
+            came_at.now = time.time()
+            return step(data)
+        outputs = step(data)
+        tensors = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if tf.is_tensor(leaf)]
+        with tf.control_dependencies(tensors), tf.device("/device:CPU:0"):
+            came_at.variable().assign(tf.timestamp())
+        return outputs
+
+    return as_written(functools.wraps(step)(noting))
+
+
+class _Moment:
+    """Seconds since 1970, from an eager step or one in a graph."""
+
+    def __init__(self) -> None:
+        self.now: float | None = None
+        self._variable: Any = None
+
+    def variable(self) -> Any:
+        """What graphs assign; no model tracks it."""
+        if self._variable is None:
+            with tf.init_scope(), tf.device("/device:CPU:0"):
+                self._variable = compat.ResourceVariable(0.0, trainable=False, dtype=tf.float64, name="paceline_input")
+        return self._variable
+
+    def seconds(self) -> float:
+        """Of the newest step."""
+        if self.now is not None:
+            return self.now
+        return 0.0 if self._variable is None else float(self._variable)
