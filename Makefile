@@ -90,7 +90,7 @@ rules: install ## docs/rules.md: how each operation is divided, and how many of 
 
 .PHONY: parity
 parity: install ## every job of the parity matrix on 1 to 4 workers, as docs/parity.md (long)
-	PYTHONPATH=tests:tests/fit $(BIN)/python tests/fit/parity_table.py
+	$(BIN)/python tests/parity_table.py
 
 .PHONY: matrix
 matrix: install ## the core suite on the oldest and the newest TensorFlow and Keras that are supported (long)

@@ -12,6 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from parity_runs import Runs
 from ports import HoldPorts, held_ports
 from seconds import table
 from worlds import Worlds, lasting
@@ -52,6 +53,12 @@ def worlds() -> Iterator[Worlds]:
     """Warm worlds, which run cases by name (see `worlds.py`); they last as long as this process."""
     with contextlib.closing(Worlds()) as worlds:
         yield worlds
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, worlds: Worlds) -> Runs:
+    """The results of parity jobs: data parallelism and pipelines are compared with the same reference."""
+    return Runs(tmp_path_factory.mktemp("parity"), worlds)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from divided_jobs import CASES
-from parity_runs import RELATIVE_FLOAT64
 
+from parity_runs import RELATIVE_FLOAT64
 from worlds import Worlds
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("divided")]

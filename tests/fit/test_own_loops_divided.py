@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from own_loop_jobs import CASES, WHOLE
-from parity_runs import RELATIVE_FLOAT64
 
+from parity_runs import RELATIVE_FLOAT64
 from worlds import Worlds
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("divided")]

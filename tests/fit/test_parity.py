@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from parity_runs import (
     JOBS,
     RELATIVE_BFLOAT16,
     RELATIVE_FLOAT16,
     RELATIVE_FLOAT32_STEP,
     RELATIVE_FLOAT64,
+    WORLDS,
     DeclaredJob,
     Runs,
     distance,
 )
-
-WORLDS = (2, 3, 4)
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
 

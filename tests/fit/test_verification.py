@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parity_runs import RELATIVE_FLOAT64
 from verification_jobs import FAULTS
 
+from parity_runs import RELATIVE_FLOAT64
 from worlds import Worlds
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("divided")]

@@ -15,7 +15,7 @@ from ranks import run_ranks
 from worlds import Worlds
 
 _FOLDER = Path(__file__).parent
-_JOBS = _FOLDER.parent / "fit" / "parity_jobs.py"
+_JOBS = _FOLDER.parent / "parity_jobs.py"
 _RING = {"PACELINE_COMMUNICATION": "ring"}
 
 

@@ -16,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+
 from parity import (  # noqa: F401  # they register their jobs
     in_float32,
     of_data,

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from parity import in_stages
 from parity_runs import (
     JOBS,

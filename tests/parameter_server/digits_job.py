@@ -17,7 +17,7 @@ import tensorflow as tf
 import paceline
 from paceline.errors import ConfigurationError
 
-with np.load(Path(__file__).parents[3] / "examples" / "data" / "mnist_10k.npz") as digits:
+with np.load(Path(__file__).parents[2] / "examples" / "data" / "mnist_10k.npz") as digits:
     x, y = digits["x_train"][:2560, ..., None].astype("float32") / 255, digits["y_train"][:2560].astype("int64")
     x_test, y_test = digits["x_test"][:500, ..., None].astype("float32") / 255, digits["y_test"][:500].astype("int64")
 

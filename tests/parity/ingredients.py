@@ -10,7 +10,7 @@ import tensorflow as tf
 layers = keras.layers
 BATCH = 17
 """Divides among no number of workers: a mean of ranks' means is wrong in every batch, not in the last one only."""
-_DIGITS = Path(__file__).parents[3] / "examples" / "data" / "mnist_10k.npz"
+_DIGITS = Path(__file__).parents[2] / "examples" / "data" / "mnist_10k.npz"
 
 
 def cross_entropy(**options: Any) -> keras.losses.Loss:

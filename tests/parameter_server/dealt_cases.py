@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "strategy"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
 from blocking_layer import ENDLESS, Blocking, Trap
 from servers_in_process import EARLY_DATA
 from servers_in_process import strategy as strategy_of

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "strategy"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
 from servers_in_process import strategy as strategy_of
 
 

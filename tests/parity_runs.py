@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parity.rows import GENERATED
 
+from parity.rows import GENERATED
 from worlds import Worlds
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "parity_jobs.py"
+WORLDS = (2, 3, 4)
 IN_EVERY_CHECK = (2,)
 
 NEWEST_KERAS = ["3", "15"]

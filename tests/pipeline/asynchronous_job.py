@@ -121,7 +121,7 @@ model.compile("sgd", "mse")
 model.fit(*batches[0], verbose=0)  # the chief warns that nothing is gained
 
 keras.config.set_floatx("float32")
-with np.load(Path(__file__).parents[3] / "examples" / "data" / "mnist_10k.npz") as digits:
+with np.load(Path(__file__).parents[2] / "examples" / "data" / "mnist_10k.npz") as digits:
     for schedule, micro_batches, vertical_sync, _ in KINDS[::3] if paceline.world_size() == 2 else ():
         with strategy_of(schedule, micro_batches, vertical_sync).scope():
             model = digits_model()

@@ -12,21 +12,20 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from parity import in_stages
-from parity_runs import JOBS, REPLICAS, TWO_STAGES, DeclaredJob, Pipeline, Result, Runs, distance
-from test_parity import WORLDS
 
+from parity import in_stages
+from parity_runs import JOBS, REPLICAS, TWO_STAGES, WORLDS, DeclaredJob, Pipeline, Result, Runs, distance
 from worlds import Worlds
 
 COLUMNS = (*WORLDS, TWO_STAGES, REPLICAS)
-TARGET = Path(__file__).parents[2] / "docs" / "parity.md"
+TARGET = Path(__file__).parents[1] / "docs" / "parity.md"
 
 HEAD = """# Parity matrix
 
 N workers against one, which is plain Keras in a process that has not imported Paceline. Each number is the largest of
 two relative differences after the last epoch: of all weights together (length of the difference over length), and of
 any number in the history (losses, metrics, validation, what `evaluate` and `predict` return). On every rank weights and
-history are the same bits. What the jobs are: `tests/fit/parity/`. What is not exact, and why: `exactness.md`.
+history are the same bits. What the jobs are: `tests/parity/`. What is not exact, and why: `exactness.md`.
 
 Written by `make parity`, which runs every job on every world size. The same jobs are tests
 (`tests/fit/test_parity.py`), with limits of 1e-9 for float64, 1e-6 for one step in float32, 1e-5 for float16 and 1e-3
@@ -35,7 +34,7 @@ as one process does that adds the same batch in parts, which the tests measure b
 
 The last two columns are `paceline.PipelineStrategy`: two stages, four micro-batches, `1f1b`, on two workers; two stages
 with two replicas each, two micro-batches, `gpipe`, on four. A dash is a job that pipelines refuse
-(`tests/fit/parity/in_stages.py` says why). Their tests are in `tests/fit/pipelining/test_pipelined_parity.py`, most of
+(`tests/parity/in_stages.py` says why). Their tests are in `tests/pipeline/test_pipelined_parity.py`, most of
 them in `make proof`.
 
 | job | dtype | 2 workers | 3 workers | 4 workers | 2 stages | 2 stages × 2 |
