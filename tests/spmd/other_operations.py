@@ -1,5 +1,6 @@
 """Operations that have a rule, and that none of Keras's own steps executes: users' code does."""
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -213,7 +214,9 @@ def _random(x: Any) -> list[Any]:
     ]
 
 
+@functools.cache
 def _states() -> Callable[..., list[Any]]:
+    """Not made at import: files that are collected later set how many threads TensorFlow begins with."""
     table = tf.Variable(_RNG.standard_normal((9, 3)))
     generator = tf.random.Generator.from_seed(3)
 
@@ -241,14 +244,13 @@ _STEPS: tuple[tuple[str, Callable[..., list[Any]], tuple[np.ndarray, ...]], ...]
     ("texts", _texts, (WORDS, NUMERALS)),
     ("records", _parsed, (RECORDS,)),
     ("random", _random, (REALS,)),
-    ("states", _states(), (WHOLE,)),
 )
 
 
 def other_operations() -> Corpus:
     """Each of them as a trace has it, with its values."""
     made = Corpus()
-    for name, function, arrays in _STEPS:
+    for name, function, arrays in (*_STEPS, ("states", _states(), (WHOLE,))):
         specs = [tf.TensorSpec([None, *array.shape[1:]], tf.constant(array).dtype) for array in arrays]
         concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
         made.add(_Step("operations", name, None, concrete, [], arrays=arrays))
