@@ -13,6 +13,7 @@ import random
 import sys
 from pathlib import Path
 
+is_standby = "tensorflow" in sys.modules  # which imports it ahead
 random.seed(5)  # before TensorFlow and Keras, whose import draws from it
 
 import keras  # noqa: E402
@@ -65,6 +66,11 @@ seeded["global"] = [orders(11), orders(None), tf.random.uniform([3]), tf.random.
 seeded["global step"] = tf.function(lambda: [tf.random.uniform([3]), tf.random.uniform([3], seed=4)])()
 
 numbers = tf.nest.map_structure(lambda value: np.asarray(value).tolist(), {"seeded": seeded, "unseeded": unseeded})
-(Path(sys.argv[1]) / f"{rank}.{generation}.json").write_text(json.dumps(numbers))
+told = {**numbers, "is standby": is_standby}
+(Path(sys.argv[1]) / f"{rank}.{generation}.json").write_text(json.dumps(told))
 if "dies" in sys.argv and generation == "1":
+    from paceline.events.bus import bus
+    from paceline.events.worker_events import StepDone
+
+    bus.emit(StepDone(0, 1, 0))  # upon which its agent starts the standby
     os._exit(3)
