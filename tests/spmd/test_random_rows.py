@@ -14,10 +14,10 @@ from keras import layers
 from tests.spmd.corpus import interpreter
 from tests.spmd.rank_threads import Step, assert_as_one_worker, traced
 
-from paceline.spmd.alone import Alone
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.contents import of_numbers, of_sizes
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS
+from paceline.spmd.messages import Alone
 from paceline.spmd.partition import Partitioner
 from paceline.spmd.placements import R, Spec, new_dims
 from paceline.spmd.rules.table import decided

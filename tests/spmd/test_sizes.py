@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.spmd import proofs
-from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size, Symbol, counts_rows, rows_are
+from paceline.spmd.dividing import rows_are
+from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size, Symbol, counts_rows
 
 LENGTH = Symbol.new("length")
 _ATOMS = st.one_of(st.integers(-4, 9).map(Size.of), st.sampled_from([Size.of(ROWS), Size.of(LENGTH)]))

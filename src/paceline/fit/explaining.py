@@ -24,8 +24,8 @@ from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.one_workers_step import traced_step, users_line_in_step
 from paceline.fit.whole_batches import batch_like
 from paceline.fit.whole_steps import words_of
-from paceline.spmd.alone import Alone
 from paceline.spmd.decisions import Operation
+from paceline.spmd.messages import Alone
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.as_one_worker import as_one_worker
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.spmd.alone import Alone
+from paceline.spmd.messages import Alone
 from paceline.spmd.partition import Partitioner
 from paceline.spmd.placements import R
 from paceline.spmd.rules.effects import has_seed

@@ -17,7 +17,7 @@ from paceline.pipeline.cut_graphs import parted
 from paceline.pipeline.layer_states import refuse_effects
 from paceline.pipeline.micro_batches import MicroBatchMessages, OfData, refuse_all_rows
 from paceline.spmd.account import Account
-from paceline.spmd.alone import Alone
+from paceline.spmd.messages import Alone
 from paceline.spmd.partition import Part, Partitioner
 from paceline.spmd.placements import P, Partial, R, Replicated, Sharded
 from paceline.spmd.rules.effects import has_seed

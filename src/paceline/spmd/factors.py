@@ -20,14 +20,13 @@ its own rows.
 """
 
 import functools
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from paceline.spmd.decisions import Decision, Need, Operation, OutputLike, Rebuilt, own
+from paceline.spmd.dividing import dividing
 from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dims
 from paceline.spmd.sizes import ONE, ROWS, UNKNOWN, Size
 
@@ -197,38 +196,13 @@ def _output_dims(op: Operation, index: int, factors: tuple[str, ...], sizes: dic
     )
 
 
-class _Here(threading.local):
-    addends_stay = False
-
-
-_here = _Here()
-
-
-@contextmanager
-def addends_stay() -> Iterator[None]:
-    """While this lasts, addends stay addends in this thread wherever an operation is linear in them.
-
-    Else they do so where they are no longer afterwards than before, which costs no bytes, and where nothing is rounded.
-    """
-    before, _here.addends_stay = _here.addends_stay, True
-    try:
-        yield
-    finally:
-        _here.addends_stay = before
-
-
-def do_addends_stay() -> bool:
-    """Whether `addends_stay` lasts."""
-    return _here.addends_stay
-
-
 def _linear(specs: Sequence[Spec], dims: list[Dims], linear: Linear) -> Decision | None:
     """Addends stay addends where the operation is linear in them, and where they do not become longer by it."""
     partial = {index for index, spec in enumerate(specs) if isinstance(spec.placement, Partial)}
     group = next((group for group in linear if partial <= set(group)), None)
     if group is None or any(spec.shard is not None for spec in specs):
         return None
-    if not _here.addends_stay and any(
+    if not dividing.addends_stay and any(
         specs[index].dims is None or specs[index].dims != each for index in partial for each in dims
     ):
         return None

@@ -1,8 +1,9 @@
-"""What the partitioner asks of whoever carries bytes between ranks."""
+"""What the partitioner asks of whoever carries bytes between ranks; where there is one rank, nobody does."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from paceline.spmd import compat
 from paceline.spmd.decisions import Operation
 
 
@@ -53,3 +54,26 @@ class Messages(Protocol):
             The outputs; of a call that has none, the operation that comes last.
         """
         ...
+
+
+class Alone(Messages):
+    """`Messages` of one rank: its addends are sums, and its rows are all rows."""
+
+    acts_outside = True
+
+    def addend(self, whole: Any) -> Any:
+        """See `Messages.addend`."""
+        return whole
+
+    def sum(self, addends: Sequence[Any]) -> list[Any]:
+        """See `Messages.sum`."""
+        return list(addends)
+
+    def gather(self, parts: Sequence[tuple[Any, int]]) -> list[Any]:
+        """See `Messages.gather`."""
+        return [tensor for tensor, _ in parts]
+
+    def called(self, op: Operation, inputs: Sequence[Any]) -> list[Any]:
+        """See `Messages.called`: as TensorFlow calls it."""
+        copy = compat.copied(op, list(inputs))
+        return list(copy.outputs) or [copy]

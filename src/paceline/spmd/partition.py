@@ -22,13 +22,13 @@ from paceline.spmd.account import Account
 from paceline.spmd.building import Builder, Value
 from paceline.spmd.decisions import FIRST_ROW, OWN_ROWS, Need
 from paceline.spmd.derived_sums import DerivedSums
-from paceline.spmd.factors import addends_stay
+from paceline.spmd.dividing import addends_stay, rows_are
 from paceline.spmd.fusion import Updates, fused
 from paceline.spmd.messages import Messages
 from paceline.spmd.placements import Placement, R, Sharded, Spec, new_dims
 from paceline.spmd.planning import Branches, Loop, Outline, Plan, Planner
 from paceline.spmd.programs import Node, Order, Program, Ref, without_data
-from paceline.spmd.sizes import ROWS, Size, Symbol, rows_are
+from paceline.spmd.sizes import ROWS, Size, Symbol
 
 
 class Partitioner:

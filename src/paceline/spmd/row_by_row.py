@@ -14,8 +14,9 @@ products of constants, by what it knows of sizes: so a rank's graph knows as muc
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.spmd.alone import Alone
 from paceline.spmd.decisions import Decision, Rebuilt
+from paceline.spmd.dividing import rows_are
+from paceline.spmd.messages import Alone
 from paceline.spmd.partition import Partitioner
 from paceline.spmd.placements import Partial, R, Sharded
 from paceline.spmd.planning import Planned
@@ -23,7 +24,6 @@ from paceline.spmd.programs import has_effect
 from paceline.spmd.rules import effects, randoms
 from paceline.spmd.rules.lists import can_be
 from paceline.spmd.rules.table import RULES, is_exact
-from paceline.spmd.sizes import rows_are
 
 _ONLY_CHECK = ("Assert", "CheckNumerics")
 """Have an effect for TensorFlow, which is that they fail."""

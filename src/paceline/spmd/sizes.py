@@ -10,16 +10,16 @@ dimension that the trace leaves open, such as the length of the sequences of a b
 it is a size and has one value in a step. What is computed from shapes (products, differences, quotients without a
 remainder) stays in the algebra; all else is `UNKNOWN`, which nothing equals, not even itself.
 
-A step may also be traced for batches of one length only. `rows` is then that number (`rows_are`), and all that is
-proved is proved of these batches.
+A step may also be traced for batches of one length only. `rows` is then that number (`dividing.rows_are`), and all
+that is proved is proved of these batches.
 """
 
 import itertools
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from paceline.spmd.dividing import dividing
 
 _serials = itertools.count()
 
@@ -56,8 +56,8 @@ class Size:
     __slots__ = ("_terms",)
 
     def __init__(self, terms: Mapping[_Monomial, int] | None) -> None:
-        if terms is not None and _here.rows is not None:
-            terms = _with_rows(terms, _here.rows)
+        if terms is not None and dividing.num_rows is not None:
+            terms = _with_rows(terms, dividing.num_rows)
         self._terms = None if terms is None else {monomial: n for monomial, n in terms.items() if n}
 
     @staticmethod
@@ -197,27 +197,9 @@ class Size:
         return " + ".join(texts) or "0"
 
 
-class _Here(threading.local):
-    rows: int | None = None
-    """What `rows` is in this thread, if it is a number."""
-
-
-_here = _Here()
-
-
-@contextmanager
-def rows_are(number: int | None) -> Iterator[None]:
-    """While this lasts, sizes that are made in this thread have this number in place of `rows`; None: they keep it."""
-    before, _here.rows = _here.rows, number
-    try:
-        yield
-    finally:
-        _here.rows = before
-
-
 def counts_rows(size: Size) -> bool:
     """Whether a size looks as if it counted rows; of a number nobody knows. No proof: only a reason to try."""
-    return ROWS in size.symbols or (_here.rows is not None and size.number == _here.rows)
+    return ROWS in size.symbols or (dividing.num_rows is not None and size.number == dividing.num_rows)
 
 
 def _with_rows(terms: Mapping[_Monomial, int], number: int) -> dict[_Monomial, int]:

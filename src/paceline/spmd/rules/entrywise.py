@@ -9,7 +9,8 @@ there are.
 from collections.abc import Sequence
 
 from paceline.spmd.decisions import Decision, Operation
-from paceline.spmd.factors import decide, do_addends_stay
+from paceline.spmd.dividing import dividing
+from paceline.spmd.factors import decide
 from paceline.spmd.placements import P, Partial, R, Spec
 from paceline.spmd.rules.rule import MapOfFactors, Rule, rules
 
@@ -43,7 +44,7 @@ def _select(op: Operation, specs: Sequence[Spec]) -> Decision | None:
 
 def _cast(op: Operation, specs: Sequence[Spec]) -> Decision | None:
     """From one floating type to another one it is linear, but for rounding. Sums of integers may wrap around."""
-    is_linear = do_addends_stay() and op.inputs[0].dtype.is_floating and op.outputs[0].dtype.is_floating
+    is_linear = dividing.addends_stay and op.inputs[0].dtype.is_floating and op.outputs[0].dtype.is_floating
     return decide(op, specs, "... -> ...", linear=((0,),) if is_linear else ())
 
 

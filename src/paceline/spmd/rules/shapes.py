@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from paceline.spmd.contents import of_sizes
 from paceline.spmd.decisions import Decision, Operation, Rebuilt, own, told
-from paceline.spmd.factors import decide, do_addends_stay
+from paceline.spmd.dividing import dividing
+from paceline.spmd.factors import decide
 from paceline.spmd.placements import Dims, P, Partial, R, Sharded, Spec, new_dims
 from paceline.spmd.rules.rule import Rule, rules
 from paceline.spmd.sizes import ONE, ROWS, Size, counts_rows
@@ -122,7 +123,7 @@ def _tile(op: Operation, specs: Sequence[Spec]) -> Decision | None:
         return None
     sizes = tuple(size * n for size, n in zip(data.dims, times.content, strict=True))
     if isinstance(data.placement, Partial):
-        return Decision((P, R), (Spec(P, sizes),)) if do_addends_stay() else None
+        return Decision((P, R), (Spec(P, sizes),)) if dividing.addends_stay else None
     if data.shard is None:
         rows = [at for at, size in enumerate(sizes) if data.dims[at] == 1 and size.over(Size.of(ROWS)).known]
         also: tuple[Decision, ...] = ()
