@@ -21,7 +21,8 @@ it first. Outside Paceline's strategies nothing changes. When a new
 Keras or TensorFlow lacks a name, importing Keras says so, with all such names.
 
 Besides these, `tf.distribute`'s strategies are Paceline's under `paceline run`, and the methods `result` and
-`update_state` of a metric's class are wrapped when a metric is made.
+`update_state` of a metric's class are wrapped when a metric is made, and an optimizer of a pipeline's stage has its own
+`_clip_gradients`, `check_finite` and `update_step` while its update is traced.
 """
 
 ALWAYS = "## In every process whose script imports Keras"

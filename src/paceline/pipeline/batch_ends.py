@@ -178,8 +178,9 @@ def _finish_function(
         if found:
             counted = [shared.is_counted(one) for one in pipeline.trained if id(one) in found]
             stages = graph_collectives_of(strategy.world, strategy.pipeline)
-            with of_all_stages(stages, counted), one_weight_after_the_other(model.optimizer):
-                model.optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
+            optimizer = model.optimizer
+            with of_all_stages(optimizer, stages, counted), one_weight_after_the_other(optimizer):
+                optimizer.apply([found.get(id(one)) for one in pipeline.trained], pipeline.trained)
         else:
             model.optimizer._iterations.assign_add(1)  # `iterations` may be computed: of accumulated gradients
 

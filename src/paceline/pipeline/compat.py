@@ -14,6 +14,7 @@ As `fit/compat.py`, which has no room left. Tested with Keras 3.15.
 | `in_symbolic_scope` | whether a variable is read to infer shapes only |
 | `Layer._trainable_variables` | which variables are weights, also those that are frozen for a while |
 | `Variable._deferred_initialize`, `._direct_assign`, `._initializer`, `._value` | a variable without a value |
+| `BaseOptimizer._clip_gradients`, `LossScaleOptimizer.check_finite` | what one optimizer decides over all stages |
 | `TensorBoard._log_weights` | where it reads every weight |
 | `Trainer._compile_loss`, `._compile_metrics`, `._loss_tracker`, `._symbolic_build` | the parts of a trainer's step |
 """
@@ -27,7 +28,7 @@ from keras.src.models.functional import Functional, operation_fn
 from keras.src.ops.node import Node
 from keras.src.trainers.trainer import Trainer
 
-from paceline.fit.compat import all_layers
+from paceline.fit.compat import BaseOptimizer, LossScaleOptimizer, all_layers
 
 _MISSING = [
     *(f"Functional.{name}" for name in ("call", "_standardize_inputs") if not hasattr(Functional, name)),
@@ -38,6 +39,8 @@ _MISSING = [
         if name not in Node.__init__.__code__.co_names
     ),
     *(f"Function.{name}" for name in ("_nodes_by_depth",) if name not in keras.Function.__init__.__code__.co_names),
+    *(f"BaseOptimizer.{name}" for name in ("_clip_gradients",) if not hasattr(BaseOptimizer, name)),
+    *(f"LossScaleOptimizer.{name}" for name in ("check_finite",) if not hasattr(LossScaleOptimizer, name)),
     *(f"TensorBoard.{name}" for name in ("_log_weights",) if not hasattr(keras.callbacks.TensorBoard, name)),
     *(
         f"Layer.{name}"
