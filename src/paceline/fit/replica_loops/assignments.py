@@ -13,21 +13,19 @@ BatchNormalization's moving statistics are averaged before the step ends (`strat
 A Python number is the same on all ranks and taken as it is, as for `tf.Variable`s (`strategy/variables.py`).
 """
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from paceline.fit.replica import current_replica
-from paceline.fit.replica_loops.lineage import OF_ROWS
+from paceline.fit.replica_loops.lineage import Mark, mark
+from paceline.fit.replica_loops.nested_calls import nested_calls
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]
 
 _AGGREGATION = "_paceline_aggregation"
-
-_thread = threading.local()
 
 
 def note_aggregation(variable: Any) -> None:
@@ -44,15 +42,15 @@ def assigned(keras_assign: Function) -> Function:
 
     def assign(self: Any, value: Any) -> Any:
         replica = current_replica()
-        if replica is None or getattr(_thread, "is_combined", False):
+        if replica is None or nested_calls.is_combined:
             return keras_assign(self, value)
         if (aggregation := getattr(self, _AGGREGATION, None)) and tf.is_tensor(value):
             value = _of_all_ranks(tf.cast(value, self.dtype), aggregation, replica)
-        _thread.is_combined = True  # Keras's `assign_add` calls `assign`
+        nested_calls.is_combined = True  # Keras's `assign_add` calls `assign`
         try:
             return keras_assign(self, value)
         finally:
-            _thread.is_combined = False
+            nested_calls.is_combined = False
 
     return assign
 
@@ -87,7 +85,7 @@ def averaged_statistics(keras_call: Function) -> Function:
         outputs = keras_call(self, inputs, training=training, mask=mask)
         replica = current_replica()
         if replica is not None and training:
-            setattr(outputs, OF_ROWS, True)
+            mark(outputs, Mark.OF_ROWS)
         if replica is not None and training and self.trainable and not self.synchronized:
             replica.rows.statistics.note(self.non_trainable_variables)
         return outputs

@@ -10,17 +10,34 @@ import tensorflow as tf
 
 from paceline.strategy.replica_context import StepRows
 
-SHARE = "_paceline_is_share"
-"""On a number that is this rank's share of a global one."""
-OWN = "_paceline_is_own"
-"""On one of this rank's rows, or of none, whatever it was computed from: nobody looks behind it."""
-
-OF_ROWS = "_paceline_of_rows"
-"""On what a layer gives for each row, although it has looked at all of them (BatchNormalization)."""
+_MARKS = "_paceline_marks"
+"""On a tensor, which may be of an earlier step: a loss that one step returns may be handed to the next one."""
 
 DATA = frozenset({"IteratorGetNext", "Placeholder"})
 _WITH_GRAPHS_INSIDE = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 _ELEMENTWISE = frozenset({"Mul", "RealDiv", "Div", "DivNoNan", "MulNoNan", "Cast", "Identity", "Neg", "AddV2", "Sub"})
+
+
+class Mark(enum.Flag):
+    """What is known of a tensor from whoever has computed it."""
+
+    NOTHING = 0
+    SHARE = enum.auto()
+    """This rank's share of a global number."""
+    OWN = enum.auto()
+    """A number of this rank's rows, or of none, whatever it was computed from: nobody looks behind it."""
+    OF_ROWS = enum.auto()
+    """What a layer gives for each row, although it has looked at all of them (BatchNormalization)."""
+
+
+def mark(tensor: Any, as_what: Mark) -> None:
+    """Remembers it of `tensor`."""
+    setattr(tensor, _MARKS, getattr(tensor, _MARKS, Mark.NOTHING) | as_what)
+
+
+def is_marked(tensor: Any, as_what: Mark) -> bool:
+    """Whether `tensor` has been marked so."""
+    return as_what in getattr(tensor, _MARKS, Mark.NOTHING)
 
 
 class From(enum.Flag):
@@ -51,7 +68,8 @@ class Lineage:
         left = [tensor]
         while left:
             current = left[-1]
-            missing = [] if _ends_here(current) else [one for one in inputs_of(current) if id(one) not in self._found]
+            sources = () if is_marked(current, Mark.OWN) else inputs_of(current)
+            missing = [one for one in sources if id(one) not in self._found]
             if missing and id(current) not in self._found:
                 left += missing
                 continue
@@ -76,12 +94,12 @@ class Lineage:
 
     def _look_at(self, tensor: Any) -> From:
         found = From.NOTHING
-        if hasattr(tensor, OWN):
+        if is_marked(tensor, Mark.OWN):
             return found
         for source in inputs_of(tensor):
             found |= self._found[id(source)][1]
         kind = tensor.op.type
-        if hasattr(tensor, SHARE):
+        if is_marked(tensor, Mark.SHARE):
             found |= From.SHARE
         elif kind in DATA and tensor.dtype not in (tf.resource, tf.variant) and not _captured(tensor):
             found |= From.DATA
@@ -91,7 +109,7 @@ class Lineage:
             found |= From.REDUCED_FIRST_AXIS
         elif self.is_sum_over_rows(tensor):
             found |= From.SUM_OVER_ROWS
-        return found & ~From.REDUCED_FIRST_AXIS if hasattr(tensor, OF_ROWS) else found
+        return found & ~From.REDUCED_FIRST_AXIS if is_marked(tensor, Mark.OF_ROWS) else found
 
 
 def inputs_of(tensor: Any) -> list[Any]:
@@ -111,11 +129,6 @@ def lineage_of(rows: StepRows) -> Lineage:
     rows.lineage = rows.lineage or Lineage(rows)
     lineage: Lineage = rows.lineage
     return lineage
-
-
-def _ends_here(tensor: Any) -> bool:
-    """Whether what is behind `tensor` does not matter any more."""
-    return hasattr(tensor, OWN)
 
 
 def is_constant(tensor: Any) -> bool:

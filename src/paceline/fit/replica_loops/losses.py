@@ -14,7 +14,6 @@ scaled. Those inside give means over this rank's rows, as the user's own numbers
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,33 +22,11 @@ import tensorflow as tf
 
 from paceline.fit.compat import loss_module
 from paceline.fit.replica import current_batch_replica, current_replica
+from paceline.fit.replica_loops.nested_calls import nested_calls
 from paceline.fit.replica_loops.shares import is_share, mark_as_own, mark_as_share, share_of, terms
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]
-
-
-class _Calls(threading.local):
-    """The Keras losses that this thread is in."""
-
-    def __init__(self) -> None:
-        self.gave_means: list[bool] = []
-        """For each, the outermost first: whether a loss within it has given a mean over this rank's rows, no share."""
-        self.metrics = 0
-        """How many metrics this thread is in: their losses are means over this rank's rows, too."""
-
-    @property
-    def inside(self) -> bool:
-        """Whether another loss, or a metric, has called the one that is computed."""
-        return len(self.gave_means) > 1 or self.metrics > 0
-
-    def give_mean(self) -> None:
-        """The loss that is computed gives one to that which has called it."""
-        if len(self.gave_means) > 1:
-            self.gave_means[-2] = True
-
-
-_calls = _Calls()
 
 
 def called(keras_call: Function) -> Function:
@@ -58,11 +35,11 @@ def called(keras_call: Function) -> Function:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if current_replica() is None:
             return keras_call(self, *args, **kwargs)
-        _calls.gave_means.append(False)
+        nested_calls.gave_means.append(False)
         try:
             return keras_call(self, *args, **kwargs)
         finally:
-            _calls.gave_means.pop()
+            nested_calls.gave_means.pop()
 
     return call
 
@@ -70,19 +47,19 @@ def called(keras_call: Function) -> Function:
 @contextlib.contextmanager
 def within_a_metric() -> Iterator[None]:
     """While this lasts, losses are means over this rank's rows: metrics put the ranks' numbers together themselves."""
-    _calls.metrics += 1
+    nested_calls.metrics += 1
     try:
         yield
     finally:
-        _calls.metrics -= 1
+        nested_calls.metrics -= 1
 
 
 def scaled(keras_scale: Function) -> Function:
     """Keras's `scale_loss_for_distribution` with the factor n_local / n_global in a Paceline step."""
 
     def scale_loss_for_distribution(value: Any) -> Any:
-        if _calls.inside:
-            _calls.give_mean()
+        if nested_calls.inside:
+            nested_calls.give_mean()
             return value
         replica = current_batch_replica()
         if replica is None:
@@ -121,7 +98,8 @@ def reduced(keras_reduce: Function) -> Function:
             return _added_up(tf.reduce_sum(values), replica)
         if replica is None:
             return keras_reduce(values, sample_weight, reduction)
-        if values.shape.rank == 0 and any(_calls.gave_means[-1:]):  # Keras leaves one number alone: a mean inside it
+        is_of_mean = any(nested_calls.gave_means[-1:])
+        if values.shape.rank == 0 and is_of_mean:  # Keras leaves one number alone: a mean inside it
             return loss_module.scale_loss_for_distribution(values)
         if reduction == "mean_with_sample_weight" and sample_weight is not None and values.shape.rank != 0:
             total = _sum_over_ranks(replica, tf.reduce_sum(tf.cast(sample_weight, values.dtype)))
@@ -134,11 +112,11 @@ def reduced(keras_reduce: Function) -> Function:
 
 def _added_up(value: Any, replica: PacelineReplicaContext | None) -> Any:
     """A loss that is a share without scaling: the ranks' add up. Inside another loss: what that will make it of."""
-    if replica is None or not _calls.inside:
+    if replica is None or not nested_calls.inside:
         if replica is not None:
             replica.rows.note_share()
         return mark_as_share(value)
-    _calls.give_mean()
+    nested_calls.give_mean()
     if not replica.rows.known:
         return value * tf.cast(replica.num_replicas_in_sync, value.dtype)
     return tf.math.divide_no_nan(value, replica.rows.share(value.dtype))

@@ -14,7 +14,6 @@ throw numbers away (truncated normal, gamma, beta, binomial, categorical) cannot
 other numbers, not one worker's.
 """
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +21,10 @@ import tensorflow as tf
 
 from paceline.fit.compat import random_module
 from paceline.fit.replica import current_batch_replica
+from paceline.fit.replica_loops.nested_calls import nested_calls
 from paceline.strategy.replica_context import StepRows
 
 Function = Callable[..., Any]
-
-_thread = threading.local()
 
 _PHILOX = 1
 _BLOCK_BYTES = 16
@@ -172,11 +170,11 @@ def other_numbers(keras_draw: Function) -> Function:
         length, static_shape = _length(lead)
         is_of_rows = first_row(replica.rows, tf.cast(length, tf.int64), static_shape) > 0
         step = replica.rank * _OTHER_NUMBERS_BY_RANK
-        _thread.seed_step = tf.where(is_of_rows, step, 0)
+        nested_calls.seed_step = tf.where(is_of_rows, step, 0)
         try:
             return keras_draw(*args, **kwargs)
         finally:
-            _thread.seed_step = None
+            nested_calls.seed_step = None
 
     return drawn
 
@@ -186,8 +184,7 @@ def stepped_seed(keras_cast: Function) -> Function:
 
     def _cast_seed(seed: Any) -> Any:
         seed = keras_cast(seed)
-        step = getattr(_thread, "seed_step", None)
-        return seed if step is None else seed + step
+        return seed if nested_calls.seed_step is None else seed + nested_calls.seed_step
 
     return _cast_seed
 

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from paceline.fit.replica_loops.lineage import OWN, SHARE, From, is_constant, lineage_of
+from paceline.fit.replica_loops.lineage import From, Mark, is_constant, is_marked, lineage_of, mark
 from paceline.strategy.replica_context import StepRows
 
 _OF_SHARES = frozenset(
@@ -32,25 +32,22 @@ _MOST_OPERATIONS = 200
 def mark_as_share(value: Any) -> Any:
     """`value`, remembered to be a share."""
     if tf.is_tensor(value):
-        setattr(value, SHARE, True)
+        mark(value, Mark.SHARE)
     return value
 
 
 def mark_as_own(value: Any) -> Any:
     """`value`, remembered to be a number of this rank's rows, although it was computed from a share."""
     if tf.is_tensor(value):
-        setattr(value, OWN, True)
+        mark(value, Mark.OWN)
     return value
 
 
 def is_share(value: Any) -> bool:
     """Whether `value` is a share; in graphs also one computed from shares, eagerly only one that was marked."""
-    return _is_linear_in(value, SHARE)
-
-
-def _is_linear_in(value: Any, mark: str) -> bool:
-    left = [_MOST_OPERATIONS]
-    return hasattr(value, mark) or (tf.is_symbolic_tensor(value) and _is_from_marked(value, mark, left))
+    if not tf.is_symbolic_tensor(value):
+        return is_marked(value, Mark.SHARE)
+    return _is_of_shares(value, [_MOST_OPERATIONS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +74,8 @@ def terms(value: Any, rows: StepRows) -> list[Term]:
         rows: Of the step.
     """
     if not tf.is_symbolic_tensor(value):
-        in_step = tf.executing_eagerly() and rows.loss_is_share and not hasattr(value, OWN)
-        return [Term(value, is_share=hasattr(value, SHARE) or in_step)]
+        in_step = tf.executing_eagerly() and rows.loss_is_share and not is_marked(value, Mark.OWN)
+        return [Term(value, is_share=is_marked(value, Mark.SHARE) or in_step)]
     lineage = lineage_of(rows)
     found = []
     left = [Term(value)]
@@ -158,28 +155,28 @@ def _scaled(term: Term) -> list[Term]:
     return [replace(term, value=one, factor=term.factor * factor)]
 
 
-def _is_from_marked(tensor: Any, mark: str, left: list[int]) -> bool:
-    if hasattr(tensor, mark):
+def _is_of_shares(tensor: Any, left: list[int]) -> bool:
+    if is_marked(tensor, Mark.SHARE):
         return True
     left[0] -= 1
-    if left[0] < 0 or hasattr(tensor, OWN):
+    if left[0] < 0 or is_marked(tensor, Mark.OWN):
         return False
     operation = tensor.op
     if operation.type in _OF_SHARES:
-        return _is_from_marked(operation.inputs[0], mark, left)
+        return _is_of_shares(operation.inputs[0], left)
     if operation.type == "IdentityN":
-        return _is_from_marked(operation.inputs[tensor.value_index], mark, left)
+        return _is_of_shares(operation.inputs[tensor.value_index], left)
     if operation.type == "ConcatV2":
-        return all(_is_from_marked(part, mark, left) for part in list(operation.inputs)[:-1])
+        return all(_is_of_shares(part, left) for part in list(operation.inputs)[:-1])
     if operation.type in _OF_SHARES_ALL:
-        return all(_is_from_marked(part, mark, left) or _is_zero(part) for part in operation.inputs)
+        return all(_is_of_shares(part, left) or _is_zero(part) for part in operation.inputs)
     if operation.type == "Mean" and operation.inputs[0].shape.is_fully_defined():
-        return _is_from_marked(operation.inputs[0], mark, left)
+        return _is_of_shares(operation.inputs[0], left)
     if operation.type in _SCALING:
         value, factor = operation.inputs
         if operation.type == "Mul" and is_constant(value):
             value, factor = factor, value
-        return is_constant(factor) and _is_from_marked(value, mark, left)
+        return is_constant(factor) and _is_of_shares(value, left)
     return False
 
 
