@@ -12,7 +12,7 @@ from paceline.evaluation.file_source import FileSource
 from paceline.evaluation.follower import Follower
 from paceline.evaluation.snapshot_source import SnapshotSource
 from paceline.evaluation.weight_source import Moment, Weights, WeightSource
-from paceline.fit.files.evaluator_saves import allow_saves
+from paceline.fit.files.this_save import allow_saves
 from paceline.resilience.job_end import job_has_ended
 
 _LOGGER = logging.getLogger("paceline")

@@ -10,7 +10,6 @@ Two seams, each below all of Keras's public spellings (`model.save`, `keras.mode
 """
 
 import os
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,26 +22,12 @@ from paceline.comm.world import current_world
 from paceline.fit import compat
 from paceline.fit.engine import engine_of
 from paceline.fit.files.claims import shared_claims
-from paceline.fit.files.evaluator_saves import saves_nothing
 from paceline.fit.files.replacement import replacing
+from paceline.fit.files.this_save import saves_nothing, this_save
 from paceline.fit.snapshots.callback_files import tell_if_later
 from paceline.strategy.variables import parts_read_together, values_of_all_ranks
 
 Function = Callable[..., Any]
-
-
-class _Here(threading.local):
-    """What this thread is in the middle of."""
-
-    is_writer = False
-    """Whether it has claimed a whole callback's files, and what it saves is part of them."""
-    turn: AbstractContextManager[bool] | None = None
-    """Where all ranks write: what the next file waits for, when it is whole, to know whether it is put in its place."""
-    names: tuple[str, str] | None = None
-    """Where an export goes to, and the name that the user knows it by."""
-
-
-_here = _Here()
 
 
 def is_shared(model: Any) -> bool:
@@ -78,7 +63,7 @@ def written_once(model: Any, name: str) -> Iterator[bool]:
     if saves_nothing():
         yield False
         return
-    if _here.is_writer or not is_shared(model):
+    if this_save.is_writer or not is_shared(model):
         yield True
         return
     claim = shared_claims().claimed(name, moment_of(model))
@@ -92,20 +77,15 @@ def written_once(model: Any, name: str) -> Iterator[bool]:
 
 @contextmanager
 def _writing(turn: AbstractContextManager[bool] | None = None) -> Iterator[None]:
-    _here.is_writer, _here.turn = True, turn
+    this_save.is_writer, this_save.turn = True, turn
     try:
         yield
     finally:
-        _here.is_writer, _here.turn = False, None
-
-
-def is_writing() -> bool:
-    """Whether this thread is in the middle of writing a model's files."""
-    return _here.is_writer
+        this_save.is_writer, this_save.turn = False, None
 
 
 def _replacing(path: Any, *, makes_parents: bool = False) -> AbstractContextManager[str]:
-    turn, _here.turn = _here.turn, None
+    turn, this_save.turn = this_save.turn, None
     return replacing(os.fspath(path), makes_parents=makes_parents, turn=turn)
 
 
@@ -212,20 +192,20 @@ def exported(keras_export: Function) -> Function:
 
 def _export_replaced(model: Any, filepath: Any, write: Function) -> Any:
     with _replacing(filepath, makes_parents=True) as unfinished:
-        _here.names = (unfinished, os.fspath(filepath))
+        this_save.names = (unfinished, os.fspath(filepath))
         try:
             # Keras's exports hold the variables that serving reads, not what is distributed about them.
             with values_of_all_ranks(parts_read_together(model) if is_shared(model) else ()):
                 return write(unfinished)
         finally:
-            _here.names = None
+            this_save.names = None
 
 
 def file_replaced(keras_open: Function) -> Function:
     """Keras's `file_utils.File`, which writes what a callback adds to its weights."""
 
     def open_file(path: Any, mode: str = "r") -> Any:
-        if not _here.is_writer or mode != "w" or full_path(path) != os.path.realpath(path):
+        if not this_save.is_writer or mode != "w" or full_path(path) != os.path.realpath(path):
             return keras_open(path, mode)
         return _whole_file(os.fspath(path))
 
@@ -240,4 +220,4 @@ def _whole_file(path: str) -> Iterator[TextIO]:
 
 def by_its_name(message: Any) -> Any:
     """What Keras says of an export, with the name that the user gave it."""
-    return message.replace(*_here.names) if _here.names is not None and isinstance(message, str) else message
+    return message.replace(*this_save.names) if this_save.names is not None and isinstance(message, str) else message

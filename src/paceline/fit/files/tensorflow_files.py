@@ -9,7 +9,6 @@ too; where `model_files.py` sees to them already, nothing is done.
 import copy
 import inspect
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,24 +18,15 @@ import tensorflow as tf
 
 from paceline.comm.world import current_world
 from paceline.fit.files.claims import shared_claims
-from paceline.fit.files.evaluator_saves import saves_nothing
-from paceline.fit.files.model_files import checksum, full_path, is_writing
+from paceline.fit.files.model_files import checksum, full_path
 from paceline.fit.files.replacement import replacing
+from paceline.fit.files.this_save import saves_nothing, this_save
 from paceline.strategy.variables import parts_read_together
 
 Function = Callable[..., Any]
 
 _NO_MOMENT = "-"
 """Numbered names say by themselves which save is meant."""
-
-
-class _Here(threading.local):
-    """What this thread is in the middle of."""
-
-    keeps_books_only = False
-
-
-_here = _Here()
 
 
 def written_once(tensorflow_write: Function) -> Function:
@@ -83,12 +73,12 @@ def _name_of(prefix: str) -> str:
 
 def _noted(prefix: str, options: Any, *, keeps_books_only: bool) -> str:
     """What follows a save, without the save: `prefix` has been written."""
-    _here.keeps_books_only = keeps_books_only
+    this_save.keeps_books_only = keeps_books_only
     try:
         for callback in (options and options.experimental_write_callbacks) or ():
             callback(*[prefix] * len(inspect.signature(callback).parameters))  # 0 or 1, as TensorFlow demands
     finally:
-        _here.keeps_books_only = False
+        this_save.keeps_books_only = False
     return prefix
 
 
@@ -96,7 +86,7 @@ def unless_keeping_books(tensorflow_function: Function) -> Function:
     """A function of TensorFlow that changes the checkpoints' directory; not on a rank that did not write."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return None if _here.keeps_books_only else tensorflow_function(*args, **kwargs)
+        return None if this_save.keeps_books_only else tensorflow_function(*args, **kwargs)
 
     return function
 
@@ -110,7 +100,7 @@ def saved_once(tensorflow_save: Function) -> Function:
     def save(obj: Any, export_dir: Any, *args: Any, **kwargs: Any) -> Any:
         if saves_nothing():
             return None
-        if is_writing() or current_world().size == 1 or not tf.executing_eagerly():
+        if this_save.is_writer or current_world().size == 1 or not tf.executing_eagerly():
             return tensorflow_save(obj, export_dir, *args, **kwargs)
         name = full_path(export_dir)
         directory = os.fspath(export_dir)
