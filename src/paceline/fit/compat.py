@@ -1,6 +1,6 @@
-"""Private names of Keras 3 that Paceline calls or replaces, with reasons, and a check at import that they exist.
+"""Private names of Keras 3 that Paceline calls, or overrides in a subclass, with reasons; a check that they exist.
 
-What is replaced stands in `seams/table.py`, too, which knows whether it is there.
+What is replaced stands in `seams/table.py`, and in docs/seams.md, with reasons of its own. Here is where it is found.
 
 Nothing else in Paceline may import `keras.src`. Tested with Keras 3.15; when an attribute below is missing in a newer
 one, this file says which.
@@ -10,50 +10,31 @@ one, this file says which.
 | `global_state`, `seed_generator` | where Keras keeps its own seed generator |
 | `stateless_scope.in_stateless_scope` | whether an assignment changes a variable |
 | a variable's `_value` | TensorFlow's variable in it; the public `value` may be a cast of what it reads |
-| `TensorFlowTrainer._get_metrics_result_or_logs` | where `fit` takes the logs of an epoch's last step |
+| a variable's `_path` | the parts of a table have names of their own |
 | `ArrayDataAdapter`, `GeneratorDataAdapter`, `PyDatasetAdapter` | kinds of data, and how each goes on |
 | `GeneratorDataAdapter.generator`, `._first_batches` | what each iterator over a generator reads, and begins with |
 | `data_adapter_utils.NUM_BATCHES_FOR_TENSOR_SPEC` | how many those are |
-| `losses.loss` (module) | its `scale_…`, `unscale_…`, `reduce_values`, `apply_mask` fix a loss's denominator |
-| `BaseOptimizer.apply`, `LossScaleOptimizer.apply` | where gradients enter, before clipping and accumulation |
-| `BaseOptimizer._trainable_variables` | what one that a `train_step` keeps for itself has been built for |
-| `BaseOptimizer._clip_gradients` | where accumulated gradients come out |
-| `BaseOptimizer._backend_apply_gradients`, `._trainable_variables_indices`, `._variables` | an update, and of what |
-| `TFOptimizer` and `BaseOptimizer._use_weight_decay` | what an update does through `tf.distribute` |
-| `Variable._initialize_with_initializer`, `._value`, `._path` | where a variable gets its tensor on a server |
-| `Variable._serialize_to_tensors`, `._restore_from_tensors` | what `tf.train.Checkpoint` has of it |
-| `backend.tensorflow.numpy.take` | where an Embedding looks up rows |
+| `PyDatasetAdapter._standardize_batch`, `._infinite_generator` | how its items become batches |
+| `array_slicing.train_validation_split` | which rows `fit` sets aside for `validation_split` |
+| `losses.loss.squeeze_or_expand_to_same_rank` | how weights get as many dimensions as what they weigh |
+| `backend.tensorflow.random`: `draw_seed`, `_cast_seed`, `_get_concrete_noise_shape` | what a draw begins with |
+| an optimizer's `_trainable_variables`, `_trainable_variables_indices`, `_variables` | what it has been built for |
+| an optimizer's `_accumulated_gradients` | its sums, where it accumulates |
+| `BaseOptimizer._clip_gradients`, `._use_weight_decay` | what an update does with a table |
 | `Functional`, `Layer._flatten_layers` | a model that declares its inputs; the layers of layers |
-| `BaseOptimizer.build` | where an optimizer makes its slots, with the strategy that it remembers |
-| `TensorFlowTrainer.__init__`, `.fit` | where a model learns its strategy; where a run begins |
-| `TensorFlowTrainer._eval_epoch_iterator` | the validation's data, which `fit` keeps from epoch to epoch |
-| `TensorFlowTrainer._maybe_symbolic_build`, `._symbolic_build` | where a model is built before its first step |
-| `TensorFlowTrainer._make_function` | where a step becomes a trainer's |
-| `TensorFlowTrainer._aggregate_additional_loss` | where the losses of layers are scaled |
-| `backend.tensorflow.random` (module) | where layers draw the random numbers of a batch's rows |
-| `TensorFlowTrainer.make_predict_function`, `Trainer.reset_metrics` | where `predict`'s step, an epoch's sums begin |
-| `backend.tensorflow.trainer.potentially_ragged_concat` | where `predict` puts batches together |
-| `backend.tensorflow.trainer.concat` | how `predict` joins the steps of one execution |
-| `backend.tensorflow.trainer.reduce_per_replica` | where `predict` puts the replicas' outputs together |
+| `TensorFlowTrainer._symbolic_build` | builds a model from shapes |
+| a model's `_eval_epoch_iterator` | the validation's data, which `fit` keeps from epoch to epoch |
+| a model's `_distribute_strategy` | the strategy that it was made in; the public name never says "none" |
+| `backend.tensorflow.trainer.concat`, `.reduce_per_replica` | how `predict` puts steps and replicas together |
 | `backend.tensorflow.trainer.TFEpochIterator` | where a dataset is handed to the strategy |
 | `TFEpochIterator._get_iterator`, `._enumerate_iterator` | where it makes an iterator, and steps through it |
 | `TFEpochIterator._interrupted_warning` | what it says at the end of data of unknown length |
 | an epoch iterator's `_num_batches`, `_steps_seen`, `_current_iterator` | its place in the data |
 | an epoch iterator's `_distributed_dataset` | what the strategy made of the dataset |
-| a model's `_distribute_strategy` | the strategy that it was made in; the public name never says "none" |
 | a callback list's `_async_train`, `_flush_futures` (Keras 3.10: `_clear_futures`) | waits for callbacks in threads |
-| `saving_api.save_model`, `.save_weights` | what every public spelling of saving comes to |
-| `saving_lib`, `legacy_h5_format` | where they open their files |
-| `file_utils.get_file`, `.urlretrieve` | what datasets and pretrained models take their files with |
-| `file_utils.is_remote_path`, `.exists`, `.File` | what Keras takes for remote, and how it writes other files |
-| `array_slicing.train_validation_split` | which rows `fit` sets aside for `validation_split` |
+| `BackupAndRestore._weights_path` | where it writes |
+| `file_utils.is_remote_path`, `.exists` | what Keras takes for remote, and whether it is there |
 | `traceback_utils.filter_traceback`, `._EXCLUDED_PATHS` | which frames Keras hides in tracebacks |
-| `io_utils.print_msg` | where it names an export's path |
-| `BackupAndRestore._save_model`, `._weights_path`, `ModelCheckpoint._save_model` | where callbacks write their files |
-| `TensorBoard._train_writer` and other methods | where it opens its files |
-| `tf.train.Checkpoint._write` | what `save`, `write` and `CheckpointManager.save` come to |
-| `save` in the module of `tf.saved_model.save` | what TensorFlow's copies of `tf.saved_model` take it from |
-| `checkpoint_management.update_checkpoint_state_internal`, `._delete_file_if_exists` | how they change the directory |
 """
 
 import sys
