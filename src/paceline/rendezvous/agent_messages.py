@@ -118,18 +118,18 @@ class Refused(TaggedRecord, frozen=True):
     exit_code: int = EXIT_CONFIGURATION
 
 
-class MissingRank(Record, frozen=True):
-    """A rank that has not joined, and why, as far as is known."""
+class Missing(Record, frozen=True):
+    """A process that has not joined, and why, as far as is known."""
 
-    rank: int
+    name: str
     address: str
     reason: str
 
 
 class Waiting(TaggedRecord, frozen=True):
-    """Not all ranks are there; `missing` names the first of `num_missing`, `note` may be empty."""
+    """Not all are there; `missing` names the first of `num_missing`, `note` may be empty."""
 
-    missing: tuple[MissingRank, ...]
+    missing: tuple[Missing, ...]
     num_missing: int
     note: str
     seconds_left: float

@@ -1,4 +1,4 @@
-"""Connects to a rank at its address, or says in clear words why that failed. Blocks.
+"""Connects to a process of the job at its address, or says in clear words why that failed. Blocks.
 
 A dial runs in a thread of its own (name lookup cannot be made non-blocking) and touches nothing that is
 shared.
@@ -65,7 +65,7 @@ def dial(address: Address, key: bytes, patience_seconds: float) -> Reached:
     Raises:
         UnreachableError: nobody of this job answered.
     """
-    connected = _connect(address, patience_seconds)
+    connected = connect(address, patience_seconds)
     try:
         splitter, seal, identity = _shake_hands(connected, key, time.monotonic() + patience_seconds)
     except BaseException:
@@ -74,17 +74,36 @@ def dial(address: Address, key: bytes, patience_seconds: float) -> Reached:
     return Reached(connected, splitter, seal, identity)
 
 
-def _connect(address: Address, patience_seconds: float) -> socket.socket:
+def connect(address: Address, patience_seconds: float) -> socket.socket:
+    """A connection to whoever listens at `address`, with `patience_seconds` as its timeout.
+
+    Raises:
+        UnreachableError: nobody does.
+    """
     try:
         connected = socket.create_connection((address.host, address.port), timeout=patience_seconds)
     except (socket.gaierror, ValueError) as fault:  # ValueError: not even the form of a name
         raise UnreachableError(NAME_NOT_FOUND) from fault
     except OSError as fault:
-        raise UnreachableError(_reason_of(fault)) from fault
+        raise UnreachableError(reason_of(fault)) from fault
+    if is_connected_to_itself(connected):
+        connected.close()
+        raise UnreachableError(REFUSED)
     return connected
 
 
-def _reason_of(fault: OSError) -> str:
+def is_connected_to_itself(connected: socket.socket) -> bool:
+    """Dialling a free port of this host, the kernel may choose that very port as the origin, and TCP connects the
+    socket to itself. https://datatracker.ietf.org/doc/html/rfc9293#section-3.5 ("simultaneous open")
+    """
+    try:
+        return bool(connected.getsockname() == connected.getpeername())
+    except OSError:  # the peer is gone already
+        return False
+
+
+def reason_of(fault: OSError) -> str:
+    """Why there is no connection, in words of this module where it has some."""
     if isinstance(fault, TimeoutError) or fault.errno == errno.ETIMEDOUT:
         return TIMED_OUT
     if isinstance(fault, ConnectionRefusedError):
@@ -98,11 +117,6 @@ def _shake_hands(connected: socket.socket, key: bytes, deadline: float) -> tuple
     splitter = FrameSplitter()
     initiator = Initiator(key, os.urandom(NONCE_BYTES))
     try:
-        if connected.getsockname() == connected.getpeername():
-            # Dialling a free port of this host, the kernel may choose that very port as the origin, and TCP
-            # connects the socket to itself. https://datatracker.ietf.org/doc/html/rfc9293#section-3.5
-            # ("simultaneous open")
-            raise UnreachableError(REFUSED)
         connected.sendall(frame(initiator.hello()))
         challenge = receive_frame(connected, splitter, deadline, MAX_HANDSHAKE_BYTES)
         connected.sendall(frame(initiator.answer(challenge)))

@@ -19,7 +19,7 @@ from paceline.launcher.hosts.link import Link, close_all
 from paceline.launcher.hosts.waiting_lines import WaitingLines, timeout_message, waiting_for_head
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.attached_crew import AttachedCrew
-from paceline.rendezvous.agent_messages import Here, HostFacts, Interface, MissingRank, Refused, Waiting
+from paceline.rendezvous.agent_messages import Here, HostFacts, Interface, Missing, Refused, Waiting
 from paceline.rendezvous.channel import Attach
 from paceline.rendezvous.dialing import UnreachableError, dial, dial_seconds
 from paceline.wire import versions
@@ -123,7 +123,7 @@ class ClusterHosts(ArrivingHosts):
     def _waiting(self) -> Waiting:
         missing = self._missing
         named = tuple(
-            MissingRank(rank, str(self._attach.addresses[rank]), self._reason(rank))
+            Missing(f"rank {rank}", str(self._attach.addresses[rank]), self._reason(rank))
             for rank in missing[:_MAX_NAMED_RANKS]
         )
         count, last = self._foreign

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 
 from paceline.cluster.launched import STACKS_SIGNAL
-from paceline.launcher.workers.crew import UNSEEN_EXIT, Crew, CrewListener, one_line
+from paceline.launcher.workers.crew import UNSEEN_EXIT, Crew, CrewListener
 from paceline.launcher.workers.process_state import Standstill, is_stopped, process_state
 from paceline.rendezvous.agent_messages import (
     Begin,
@@ -33,6 +33,7 @@ from paceline.rendezvous.agent_messages import (
 )
 from paceline.rendezvous.channel import QUESTION, Attach, Attached, Failed, Finishing, Left, Stopped, decode
 from paceline.rendezvous.pmi import PmiService
+from paceline.rendezvous.waiting import one_line
 from paceline.wire.codec import GarbledError
 from paceline.wire.frames import LineSplitter
 from paceline.wire.frames import line as line_of

@@ -75,8 +75,3 @@ class Crew(ABC):
             ConnectionError: this host is gone, or is none to be asked.
         """
         raise ConnectionError(target.hostname, addresses, key)
-
-
-def one_line(text: str) -> str:
-    """`text` on one line, and without what moves a terminal's cursor: some of it came over the network."""
-    return "".join(character if character.isprintable() else " " for character in text)
