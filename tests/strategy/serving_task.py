@@ -1,6 +1,7 @@
 """``python serving_task.py [END]``: a task of the cluster in TF_CONFIG, by hand.
 
-All make a strategy. The chief adds 1 to a variable of the server in steps of the workers, and ends as END says.
+All make a strategy, but ``plain`` servers are TensorFlow's own. The chief adds 1 to a variable of the server in steps of
+the workers, and ends as END says.
 """
 
 import sys
@@ -31,7 +32,10 @@ def train(strategy: paceline.ParameterServerStrategy) -> None:
 
 if __name__ == "__main__":
     end = sys.argv[1]
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver() if end == "raise" else None
+    told = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if end == "plain":  # as in TensorFlow's tutorial
+        tf.distribute.Server(told.cluster_spec(), told.task_type, told.task_id, protocol="grpc").join()
+    resolver = told if end == "raise" else None
     train(paceline.ParameterServerStrategy(resolver))
     match end:
         case "raise":

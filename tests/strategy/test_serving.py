@@ -74,6 +74,17 @@ def test_servers_end_with_the_code_of_the_chief(cluster: Cluster, end: str, code
     assert ("ValueError: the script failed" in ended["chief 0"].output) is (end == "raise")
 
 
+def test_servers_of_tensorflows_own_are_used_and_not_ended(cluster: Cluster):
+    """They have no function that the chief could call, and were taken for servers that had ended."""
+    cluster.start("worker", 0, "plain")
+    cluster.start("ps", 0, "plain")
+    chief = cluster.start("chief").ended(LIMIT_SECONDS)
+    assert chief.code == 0, chief.output
+    assert "trained 4" in chief.output
+    assert "TensorFlow's own servers run as worker 0, ps 0, and do not end with this job" in chief.output
+    assert [cluster.programs[name].process.poll() for name in ("worker 0", "ps 0")] == [None, None]
+
+
 @pytest.mark.proof
 def test_a_chief_keeps_an_exit_code_that_nobody_can_know_in_advance(cluster: Cluster):
     cluster.start_all("leave")
@@ -125,12 +136,14 @@ def test_a_server_whose_port_is_taken_says_so_and_the_other_serves_until_a_signa
 def test_who_does_not_come_is_named_in_time(cluster: Cluster):
     cluster.start("ps", PACELINE_START_TIMEOUT="3")
     cluster.wait_for("ps 0", "paceline: ps 0 serves at ")
-    assert "did not come within 3 s. Start it. [start-timeout]" in cluster.programs["ps 0"].ended(LIMIT_SECONDS).output
+    alone = cluster.programs["ps 0"].ended(LIMIT_SECONDS)
+    assert re.search(r"ps 0 waits for 1 of 1: the chief at \S+ \(connection refused: not started\?\)", alone.output)
+    assert "did not come within 3 s. Start it. [start-timeout]" in alone.output
     chief = cluster.start("chief", 0, "well", PACELINE_START_TIMEOUT="10").ended(LIMIT_SECONDS)
     assert chief.code == 69
+    refused = r"\(connection refused: not started\?\)"
     assert re.search(
-        r"the chief waits for worker 0 at \S+ \(Connection refused\); ps 0 at \S+ \(.*\); \d s left", chief.output
+        rf"the chief waits for 2 of 2: worker 0 at \S+ {refused}, ps 0 at \S+ {refused} - \d s left", chief.output
     )
-    assert "for servers that did not come: worker 0 at 127.0.0.1:" in chief.output
-    assert "; ps 0 at 127.0.0.1:" in chief.output
+    assert "2 of 2 servers did not come in time (start timeout of the chief: 10 s):\n  worker 0 at 127" in chief.output
     assert "Traceback" not in chief.output

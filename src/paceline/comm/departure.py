@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from types import TracebackType
 from typing import NoReturn
 
@@ -119,3 +120,19 @@ class Departure:
             leave_script(self._failed_with)
         if self.world is not None:
             self.world.finish()
+
+
+def own_departure() -> Departure:
+    """That of this process, which no launcher started. Watches its end from the first call on, so that what Paceline
+    refuses is one sentence and an exit code of its own.
+    """
+    return _departure_of(os.getpid())
+
+
+@cache
+def _departure_of(pid: int) -> Departure:
+    """One for each process: a fork of this one may join a group of its own."""
+    del pid
+    departure = Departure()
+    departure.watch()
+    return departure

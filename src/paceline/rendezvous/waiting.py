@@ -40,7 +40,7 @@ def late_message(kind: str, num_expected: int, waiting: Waiting, limit: str) -> 
         f"{waiting.num_missing} of {num_expected} {kind}s did not come in time ({limit}):"
         f"{named}{_more(waiting)}{note}\n"
         f"Start every {kind} with the same `cluster` in TF_CONFIG and its own `task`; "
-        f"{START_TIMEOUT} sets how many seconds to wait. [start-timeout]"
+        f"{START_TIMEOUT} sets how many seconds to wait."
     )
 
 

@@ -17,7 +17,7 @@ from paceline.cluster.slurm_step import outside_a_step
 from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
 from paceline.comm.by_hand import join_world, start_timeout_seconds
-from paceline.comm.departure import Departure
+from paceline.comm.departure import Departure, own_departure
 from paceline.comm.site_mpi import join_site_mpi
 from paceline.comm.world import World, current_world
 from paceline.data.order.seeds import share_default_generators
@@ -102,8 +102,7 @@ def world_of(
         _warn_of_other_config(world)
         arrange(world)
         return world
-    departure = Departure()
-    departure.watch()
+    departure = own_departure()
     place = read_tf_config(os.environ) if cluster_resolver is None else place_of(cluster_resolver)
     if place is None:
         return _world_without_tf_config(world, departure, when_alone, arrange)

@@ -9,16 +9,17 @@ from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.server_cluster import checked_server_cluster
 from paceline.cluster.spec import CHIEF, WORKER, ClusterSpec
 from paceline.cluster.tf_config import read_tf_config
+from paceline.comm.departure import own_departure
 from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
 from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy, local_device, named_strategies
-from paceline.strategy.chief_of_servers import attend, await_followers, departure_by_hand
+from paceline.strategy.chief_of_servers import attend, await_followers
 from paceline.strategy.first_use import SERVERS
 from paceline.strategy.multi_worker_mirrored import place_of
 from paceline.strategy.partitioning import SwitchedPartitioner
 from paceline.strategy.recovery import recover_workers
-from paceline.strategy.scheduled_functions import refuse_python
+from paceline.strategy.scheduled_functions import refuse_python, tell_each_fault_once
 from paceline.strategy.server_threads import refuse_too_few_threads
 from paceline.strategy.serving import serve
 
@@ -104,6 +105,7 @@ class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore
             self._extended = _OneReplicaExtended(self, resolver, self._partitioner)
         self._max_staleness = max_staleness
         self._lazy_rows = bool(lazy_rows)
+        tell_each_fault_once()
         recover_workers(self)
         if cluster is not None:
             refuse_python(tf.distribute.coordinator.ClusterCoordinator(self))
@@ -167,7 +169,7 @@ def _told_cluster(given: Any) -> tuple[Any, ClusterSpec | None]:
         return given, None
     world = current_world()
     if not world.launched:
-        departure_by_hand()
+        own_departure()
     by_hand = read_tf_config(os.environ) if given is None else place_of(given)
     place = world.place if world.launched else by_hand
     cluster, task = checked_server_cluster(place, is_launched=world.launched)

@@ -10,26 +10,25 @@ connected with again when it does.
 
 import contextlib
 import logging
-import selectors
-import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from paceline.cluster.spec import WORKER
+from paceline.cluster.spec import WORKER, Address
 from paceline.comm.world import current_world
 from paceline.strategy import compat
+from paceline.strategy.answering import faults_of
 
 _LOGGER = logging.getLogger("paceline")
 
 _PAUSE_SECONDS = 0.1
 """Between two questions to workers that do not answer. One that was killed and comes back takes seconds."""
 
-_ANSWER_SECONDS = 2.0
-"""A process that runs answers at once; one that is stopped, or whose host is lost, never does."""
+_LOOK_SECONDS = 2.0
+"""How often who waits for a worker looks whether that is in vain."""
 
 _CONNECT_SECONDS = 60.0
 """After that long, connecting is given up where no other worker is left that trains meanwhile."""
@@ -37,38 +36,8 @@ _CONNECT_SECONDS = 60.0
 
 def recover_workers(strategy: Any) -> None:
     """From now on lost workers of a `ParameterServerStrategy` are connected again one by one."""
-    logging.getLogger("tensorflow").addFilter(_without_faults)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     compat.set_failure_handler(coordinator, WorkerRecovery(coordinator))
-
-
-_faults: list[int] = []
-"""Of the scheduled functions that have failed, and of which nobody was told yet."""
-
-
-def _without_faults(record: logging.LogRecord) -> bool:
-    """The coordinator logs what it then raises, several times over, whole; `schedule` and `join` raise the first.
-
-    Of the others, their number is said. Who is lost is said in a line of Paceline's.
-    """
-    fault = compat.fault_told_by(record)
-    if fault is None:
-        return True
-    if record.levelno < logging.ERROR or compat.is_loss_of_process(fault):
-        return False
-    if id(fault) not in _faults:
-        _faults.append(id(fault))
-        return False
-    others = len(_faults) - 1  # now the first is raised
-    _faults.clear()
-    if others:
-        _LOGGER.warning(
-            "%d more scheduled function%s failed. The first failure is raised; `fetch` of what `schedule` returned "
-            "raises the others",
-            others,
-            "s have" if others > 1 else " has",
-        )
-    return False
 
 
 class WorkerRecovery:
@@ -82,7 +51,7 @@ class WorkerRecovery:
         self._is_passing, self._is_loss = compat.failures_of(coordinator)
         self._server_def = compat.get_server_def()
         [tasks] = [job.tasks for job in self._server_def.cluster.job if job.name == WORKER]
-        self._addresses: Mapping[int, str] = dict(tasks)
+        self._addresses = {worker: _address(text) for worker, text in dict(tasks).items()}
         self._changed = threading.Condition()
         self._lost: set[int] = set()
         self._fault: BaseException | None = None
@@ -147,7 +116,7 @@ class WorkerRecovery:
                     raise fault
                 if self._fault is not None:
                     raise self._fault
-                self._changed.wait(_ANSWER_SECONDS)
+                self._changed.wait(_LOOK_SECONDS)
         _LOGGER.info("worker %d takes steps again", worker)
 
     def _is_stuck(self) -> bool:
@@ -163,11 +132,13 @@ class WorkerRecovery:
                 if self._is_over:
                     return
                 lost = set(self._lost)
-            if back := self._answering(lost):
-                # Who does not answer stays out, also if nobody has missed it yet: TensorFlow would wait for it.
-                self._connect(back | self._answering(self._addresses.keys() - lost))
-            else:
+            away = self._silent(lost)
+            if away == lost:
                 time.sleep(_PAUSE_SECONDS)
+            else:
+                # Who does not answer stays out, also if nobody has missed it yet: TensorFlow would wait for it.
+                away |= self._silent(self._addresses.keys() - lost)
+                self._connect(self._addresses.keys() - away)
 
     def _connect(self, members: Collection[int]) -> None:
         """Has TensorFlow connect with these workers and all other processes."""
@@ -194,39 +165,10 @@ class WorkerRecovery:
             self._fault = fault
             self._changed.notify_all()
 
-    def _answering(self, workers: Iterable[int]) -> set[int]:
-        return answering({worker: self._addresses[worker] for worker in workers})
+    def _silent(self, workers: Iterable[int]) -> set[int]:
+        return set(faults_of({worker: self._addresses[worker] for worker in workers}))
 
 
-def answering(addresses: Mapping[int, str]) -> set[int]:
-    """Of which of `addresses` (``host:port``) a server sends gRPC's greeting.
-
-    A connection alone proves nothing: the kernel accepts it for a process that is stopped, too.
-    """
-    there: set[int] = set()
-    deadline = time.monotonic() + _ANSWER_SECONDS
-    with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
-        for worker, address in addresses.items():
-            for connection in _begun_connections(address):
-                selector.register(opened.enter_context(connection), selectors.EVENT_READ, (worker, connection))
-        while selector.get_map() and (seconds := deadline - time.monotonic()) > 0:
-            for key, _ in selector.select(seconds):
-                selector.unregister(key.fileobj)
-                worker, connection = key.data
-                with contextlib.suppress(OSError):  # refused, or broken
-                    if connection.recv(1):
-                        there.add(worker)
-    return there
-
-
-def _begun_connections(address: str) -> list[socket.socket]:
-    """One for each address that a name has: a server may listen at one of them only."""
-    host, _, port = address.rpartition(":")
-    begun = []
-    with contextlib.suppress(OSError):
-        for family, kind, protocol, _, place in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM):
-            connection = socket.socket(family, kind, protocol)
-            connection.setblocking(False)
-            connection.connect_ex(place)
-            begun.append(connection)
-    return begun
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port))

@@ -1,14 +1,18 @@
-"""Refuses functions of a user's own loop, given to a coordinator's `schedule`, that call Python.
+"""Functions that a user's own loop gives to a coordinator's `schedule`: those that call Python are refused, and what
+they raise is told once.
 
 TensorFlow finds the function of a `tf.py_function` in a table of the process that has built the graph. A worker is
 another process: there the call fails in words that do not say so, or silently returns nothing.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
 from paceline.strategy import compat
+
+_LOGGER = logging.getLogger("paceline")
 
 PYTHON_CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 """The types of the operations that call Python."""
@@ -44,3 +48,37 @@ def refuse_python(coordinator: Any) -> None:
         return own_put(closure, *args, **kwargs)
 
     queue.put = put
+
+
+def tell_each_fault_once() -> None:
+    """From now on the coordinator's log has nothing of what `schedule` and `join` raise, or Paceline says."""
+    logging.getLogger("tensorflow").addFilter(_without_faults)
+
+
+_faults: list[int] = []
+"""Of the scheduled functions that have failed, and of which nobody was told yet."""
+
+
+def _without_faults(record: logging.LogRecord) -> bool:
+    """The coordinator logs what it then raises, several times over, whole; `schedule` and `join` raise the first.
+
+    Of the others, their number is said. Who is lost is said in a line of Paceline's.
+    """
+    fault = compat.fault_told_by(record)
+    if fault is None:
+        return True
+    if record.levelno < logging.ERROR or compat.is_loss_of_process(fault):
+        return False
+    if id(fault) not in _faults:
+        _faults.append(id(fault))
+        return False
+    others = len(_faults) - 1  # now the first is raised
+    _faults.clear()
+    if others:
+        _LOGGER.warning(
+            "%d more scheduled function%s failed. The first failure is raised; `fetch` of what `schedule` returned "
+            "raises the others",
+            others,
+            "s have" if others > 1 else " has",
+        )
+    return False

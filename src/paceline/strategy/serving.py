@@ -2,8 +2,8 @@
 with the chief, whose part is in `chief_of_servers.py`.
 
     server                                           chief
-      │ registers `_Chief`'s two functions, serves       │ waits until each server's port answers (`attend`)
-      │                                                  │ connects to the cluster: its own port opens
+      │ registers `_Chief`'s two functions, serves       │ waits until each server answers (`attend`)
+      │ waits until the chief answers                    │ connects to the cluster: its own port opens
       │ ── a TCP connection that carries nothing ──────► │
       │ ◄── "do you follow?", by TensorFlow's RPC ────── │ waits for all servers' answers (`await_followers`)
       │                                                  │ trains
@@ -12,7 +12,8 @@ with the chief, whose part is in `chief_of_servers.py`.
       └─ ends with that code; with 69 if there was none: the chief was killed, or its host is lost
 
 The code is told in advance, and the end of the process ends the servers: whatever the chief still frees at its end may
-ask them. Under `paceline run` the launcher ends servers, and none of this is needed.
+ask them. Under `paceline run` the launcher ends servers, and none of this is needed. Why no agents do this, as beside
+ranks: docs/decisions/0040-servers-by-hand.md.
 """
 
 import os
@@ -34,7 +35,10 @@ from paceline.comm.world import current_world
 from paceline.errors import EXIT_UNAVAILABLE
 from paceline.leaving import leave_script, run_exit_handlers
 from paceline.rendezvous.channel import Joined
+from paceline.rendezvous.connection import notice_vanished_peers
+from paceline.rendezvous.dialing import UnreachableError, connect
 from paceline.strategy import compat
+from paceline.strategy.answering import await_answers
 
 END = "paceline_end"
 """What the chief calls in a server to tell it the exit code."""
@@ -46,13 +50,11 @@ _PROTOCOL = "grpc"
 _LEAST_THREADS = 4
 """For operations of a server. A step waits in one for what other operations on the same server compute."""
 
-_POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
 _RECONNECT_SECONDS = 2.0
 """How long a chief whose connection broke is looked for: gRPC itself closes connections that carry nothing."""
 
-_IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 5, 5, 2
-"""The kernel asks a silent chief's host after that many seconds, and again: one that is lost is noticed in 15 s."""
+_POLL_SECONDS = 0.2
 
 
 def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
@@ -89,10 +91,10 @@ def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
     if is_launched:
         current_world().tell(Joined())
         threading.Event().wait()
-    say(f"{task} serves at {cluster.address_of(task)} until the chief ({chief.address}) ends")
-    code, reason = chief.follow()
+    _say(f"{task} serves at {cluster.address_of(task)} until the chief ({chief.address}) ends")
+    code, reason = chief.follow(str(task), start_timeout_seconds(os.environ))
     if reason:
-        say(f"{task} ends, because the chief ({chief.address}) {reason}")
+        _say(f"{task} ends, because the chief ({chief.address}) {reason}")
     run_exit_handlers()
     leave_script(code)
 
@@ -119,42 +121,40 @@ class _Chief:
         self._followed.wait()
         return number
 
-    def follow(self) -> tuple[int, str]:
-        """Blocks until the chief has come and is gone: the exit code, and why, where the chief did not tell it."""
-        timeout_seconds = start_timeout_seconds(os.environ)
-        connection = _connected(self.address, timeout_seconds)
-        if connection is None:
+    def follow(self, server: str, timeout_seconds: float) -> tuple[int, str]:
+        """Blocks until the chief has come and is gone: the exit code, and why, where the chief did not tell it.
+
+        Args:
+            server: The name of this process.
+            timeout_seconds: How long it waits for the chief.
+        """
+        if await_answers(server, {"the chief": self.address}, timeout_seconds).missing:
             return EXIT_UNAVAILABLE, f"did not come within {timeout_seconds:g} s. Start it. [start-timeout]"
-        self._followed.set()
-        while connection is not None:
+        while (connection := self._connected()) is not None:
+            self._followed.set()
             with connection, suppress(OSError):  # broken, or the chief's host does not answer any more
                 while connection.recv(1 << 10):  # gRPC's greeting
                     pass
-            connection = _connected(self.address, _RECONNECT_SECONDS if self._code is None else 0.0)
         if self._code is None:
             return EXIT_UNAVAILABLE, "was killed, or its host is lost. Start all processes again. [chief-lost]"
         return self._code, ""
 
-
-def _connected(chief: Address, timeout_seconds: float) -> socket.socket | None:
-    """A connection to the chief's port, which opens when it connects to the cluster; None: not in time."""
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        try:
-            connection = socket.create_connection((chief.host, chief.port), _CONNECT_SECONDS)
-        except OSError:
-            if time.monotonic() >= deadline:
-                return None
-            time.sleep(_POLL_SECONDS)
-            continue
-        connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_SECONDS)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
-        return connection
+    def _connected(self) -> socket.socket | None:
+        """A connection to the chief's port; None: the chief is gone."""
+        deadline = time.monotonic() + (_RECONNECT_SECONDS if self._code is None else 0.0)
+        while True:
+            try:
+                connection = connect(self.address, _CONNECT_SECONDS)
+            except UnreachableError:
+                if time.monotonic() >= deadline:
+                    return None
+                time.sleep(_POLL_SECONDS)
+                continue
+            connection.settimeout(None)
+            notice_vanished_peers(connection)
+            return connection
 
 
-def say(text: str) -> None:
+def _say(text: str) -> None:
     """Tells the user of a process that no launcher has started."""
     print(f"paceline: {text}", file=sys.stderr, flush=True)

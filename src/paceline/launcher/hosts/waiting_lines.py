@@ -55,4 +55,4 @@ def timeout_message(attach: Attach, waiting: Waiting, first: int | None = None) 
     limit = f"start timeout of rank {attach.rank}: {attach.start_timeout_seconds:g} s"
     if first not in (None, attach.rank):
         limit = f"the start timeout of rank {first} was over first"
-    return late_message("rank", len(attach.addresses), waiting, limit)
+    return f"{late_message('rank', len(attach.addresses), waiting, limit)} [start-timeout]"
