@@ -22,7 +22,7 @@ from servers_in_process import strategy as strategy_of
 from paceline.cluster.spec import Address, ClusterSpec
 from paceline.parameter_server.dealt_functions import cancel, dealer_of, version_of
 from paceline.parameter_server.home_metrics import HomeMetrics
-from paceline.strategy.chief_of_servers import tells_of_lost_server
+from paceline.strategy.chief_of_servers import lost_servers
 from paceline.strategy.parameter_server import EvaluatingStrategy
 
 ROWS, WIDTH = 210, 5
@@ -424,8 +424,8 @@ def errors_after_a_loss() -> Any:
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = Address("127.0.0.1", server.getsockname()[1])
         cluster = ClusterSpec({"chief": (place,), "worker": (place,), "ps": (place,)})
-        while_it_runs = [tells_of_lost_server(cluster, error) for error in errors]
-    return while_it_runs, [tells_of_lost_server(cluster, error) for error in errors]
+        while_it_runs = [bool(lost_servers(cluster, error)) for error in errors]
+    return while_it_runs, [bool(lost_servers(cluster, error)) for error in errors]
 
 
 def coordinator_in_an_evaluator() -> Any:

@@ -110,6 +110,15 @@ def test_servers_of_a_killed_chief_end_and_say_why(cluster: Cluster):
         assert why.endswith("was killed, or its host is lost. Start all processes again. [chief-lost]")
 
 
+def test_the_chief_names_a_parameter_server_that_is_lost(cluster: Cluster):
+    cluster.start_all("read")
+    cluster.wait_for("chief 0", "trained")
+    cluster.programs.pop("ps 0").kill()
+    ended = {name: program.ended(LIMIT_SECONDS) for name, program in cluster.programs.items()}
+    assert {name: one.code for name, one in ended.items()} == {"worker 0": 1, "chief 0": 1}, ended
+    assert re.search(r"paceline: lost with its variables: ps 0 at 127.0.0.1:\d+\. Start all", ended["chief 0"].output)
+
+
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.proof), signal.SIGINT])
 def test_a_signal_ends_a_server_at_once(cluster: Cluster, number: signal.Signals):
     """TensorFlow's server ignores SIGTERM."""

@@ -35,6 +35,8 @@ class Departure:
         self.world: World | None = None
         self.at_end: Callable[[int], None] | None = None
         """Called with the exit code where others end with this process, though it is in no group with them."""
+        self.reason_of: Callable[[BaseException], str] = lambda _: ""
+        """What an exception that ends this process comes from, in a sentence for the user; empty: nothing more."""
         self._failed_with: int | None = None
         self._previous_hook = sys.excepthook
         self._pid = os.getpid()
@@ -96,6 +98,8 @@ class Departure:
         """The traceback, and last of all whose exception it is."""
         if self.world is None or isinstance(error, KeyboardInterrupt):
             self._previous_hook(type_, error, trace)
+            if reason := self.reason_of(error):
+                print(f"paceline: {reason}", file=sys.stderr)
             return
         advise(error, self.world.size)
         report = describe(error, self.world.fatal)

@@ -22,7 +22,7 @@ from paceline.errors import StartError
 from paceline.rendezvous.waiting import FIRST_LINE_SECONDS, late_message
 from paceline.strategy import compat
 from paceline.strategy.answering import SILENT, await_answers, faults_of
-from paceline.strategy.serving import END, FOLLOWED
+from paceline.strategy.serving import CHIEFS_END, NO_WORD
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -44,34 +44,40 @@ def attend(cluster: ClusterSpec) -> None:
     is_launched = current_world().launched
     if not is_launched and open_servers(cluster, os.environ):
         _LOGGER.warning("%s.", OPEN_SERVERS)
-    _await_servers(cluster, start_timeout_seconds(os.environ))
+    addresses = {str(task): cluster.address_of(task) for task in _servers_of(cluster)}
+    timeout_seconds = start_timeout_seconds(os.environ)
+    waiting = await_answers("the chief", addresses, timeout_seconds)
+    if waiting.missing:
+        limit = f"start timeout of the chief: {timeout_seconds:g} s"
+        raise StartError(f"{late_message('server', len(addresses), waiting, limit)} [start-timeout]")
     if is_launched:
-        current_world().fails_with_another = functools.partial(tells_of_lost_server, cluster)
+        current_world().fails_with_another = lambda error: bool(lost_servers(cluster, error))
     else:
         own_departure().at_end = lambda code: end_servers(cluster, code)
+        own_departure().reason_of = lambda error: _reason_of(cluster, error)
 
 
-def tells_of_lost_server(cluster: ClusterSpec, error: BaseException | None) -> bool:
-    """Whether an exception, or one that led to it, was raised because a parameter server of `cluster` is lost.
+def lost_servers(cluster: ClusterSpec, error: BaseException | None) -> str:
+    """The parameter servers of `cluster` whose loss has raised an exception, or one that led to it; empty: none has.
 
     Not all that TensorFlow raises then says so: what was waiting for another message is told only that it is cancelled.
     """
     while error is not None and not isinstance(error, tf.errors.OpError):
         error = error.__cause__ or error.__context__
     if error is None:
-        return False
-    if compat.is_loss_of_server(error):
-        return True
-    faults = faults_of(dict(enumerate(cluster.addresses[PARAMETER_SERVER])))
-    return any(fault != SILENT for fault in faults.values())  # one that is stopped is not lost
+        return ""
+    servers = [task for task in _servers_of(cluster) if task.type == PARAMETER_SERVER]
+    faults = faults_of({task: cluster.address_of(task) for task in servers})
+    named = [f"{task} at {cluster.address_of(task)}" for task, fault in faults.items() if fault != SILENT]
+    return ", ".join(named) or ("a parameter server" if compat.is_loss_of_server(error) else "")
 
 
-def _await_servers(cluster: ClusterSpec, timeout_seconds: float) -> None:
-    addresses = {str(task): cluster.address_of(task) for task in _servers_of(cluster)}
-    waiting = await_answers("the chief", addresses, timeout_seconds)
-    if waiting.missing:
-        limit = f"start timeout of the chief: {timeout_seconds:g} s"
-        raise StartError(f"{late_message('server', len(addresses), waiting, limit)} [start-timeout]")
+def _reason_of(cluster: ClusterSpec, error: BaseException) -> str:
+    lost = lost_servers(cluster, error)
+    return lost and (
+        f"lost with its variables: {lost}. Start all processes again. With snapshots, training then continues from the "
+        "newest one. [server-lost]"
+    )
 
 
 def await_followers(cluster: ClusterSpec) -> None:
@@ -93,7 +99,7 @@ def await_followers(cluster: ClusterSpec) -> None:
     try:
         for task in _servers_of(cluster):
             try:
-                _call(task, FOLLOWED, 0)
+                _tell(task, NO_WORD)
             except tf.errors.InvalidArgumentError:
                 strangers.append(str(task))
     except tf.errors.OpError as lost:
@@ -120,7 +126,7 @@ def end_servers(cluster: ClusterSpec, code: int) -> None:
 
     def tell(task: Task) -> None:
         with suppress(tf.errors.OpError):
-            _call(task, END, code)
+            _tell(task, code)
 
     threads = [
         threading.Thread(target=tell, args=(task,), name=f"paceline ends {task}", daemon=True)
@@ -142,12 +148,12 @@ def _servers_of(cluster: ClusterSpec) -> tuple[Task, ...]:
     )
 
 
-def _call(task: Task, function: str, number: int) -> None:
-    """Calls what the server `task` has registered as `function`.
+def _tell(task: Task, code: int) -> None:
+    """Says to a server how this process will end; returns when the server will notice that.
 
     Raises:
-        InvalidArgumentError: it has no such function: the server is not one of Paceline's.
+        InvalidArgumentError: nobody listens: the server is not one of Paceline's.
         OpError: it is lost.
     """
     with tf.device(f"/job:{task.type}/replica:0/task:{task.index}/device:CPU:0"):
-        tf.raw_ops.PyFunc(input=[tf.constant(number, tf.int64)], token=function, Tout=[tf.int64])
+        tf.raw_ops.PyFunc(input=[tf.constant(code, tf.int64)], token=CHIEFS_END, Tout=[tf.int64])

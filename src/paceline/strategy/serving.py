@@ -2,12 +2,12 @@
 with the chief, whose part is in `chief_of_servers.py`.
 
     server                                           chief
-      │ registers `_Chief`'s two functions, serves       │ waits until each server answers (`attend`)
+      │ registers `_Chief.hear`, serves                  │ waits until each server answers (`attend`)
       │ waits until the chief answers                    │ connects to the cluster: its own port opens
       │ ── a TCP connection that carries nothing ──────► │
-      │ ◄── "do you follow?", by TensorFlow's RPC ────── │ waits for all servers' answers (`await_followers`)
+      │ ◄── `NO_WORD`, by TensorFlow's RPC ───────────── │ waits until all servers have taken it (`await_followers`)
       │                                                  │ trains
-      │ ◄── exit code: the function, by TensorFlow's RPC │ its script has ended (`end_servers`)
+      │ ◄── its exit code, the same way ──────────────── │ its script has ended (`end_servers`)
       │    the connection breaks, the port is closed     ✝
       └─ ends with that code; with 69 if there was none: the chief was killed, or its host is lost
 
@@ -40,11 +40,11 @@ from paceline.rendezvous.dialing import UnreachableError, connect
 from paceline.strategy import compat
 from paceline.strategy.answering import await_answers
 
-END = "paceline_end"
-"""What the chief calls in a server to tell it the exit code."""
+CHIEFS_END = "paceline_chiefs_end"
+"""What the chief calls in a server to say with which code it will end."""
 
-FOLLOWED = "paceline_followed"
-"""What the chief calls to wait until the server will notice its end."""
+NO_WORD = -1
+"""The code of a chief that ends without saying another one."""
 
 _PROTOCOL = "grpc"
 _LEAST_THREADS = 4
@@ -77,8 +77,7 @@ def serve(cluster: ClusterSpec, task: Task) -> NoReturn:
         open_servers(cluster, os.environ)
         check_own_address(cluster.address_of(task))
     chief = _Chief(cluster.address_of(Task(CHIEF, 0)))
-    compat.register_function(END, chief.tell)
-    compat.register_function(FOLLOWED, chief.await_followed)
+    compat.register_function(CHIEFS_END, chief.hear)
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(_LEAST_THREADS, os.cpu_count() or 1))
     spec = tf.train.ClusterSpec(cluster.as_dict())
     _servers.append(
@@ -108,18 +107,16 @@ class _Chief:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._code: int | None = None
+        self._code = NO_WORD
         self._followed = threading.Event()
 
-    def tell(self, code: int) -> int:
-        """Called by TensorFlow's runtime, in this server, for the chief."""
+    def hear(self, code: int) -> int:
+        """Called by TensorFlow's runtime, in this server, for the chief. Returns when there is a connection, whose
+        break is the chief's end.
+        """
         self._code = int(code)
-        return code
-
-    def await_followed(self, number: int) -> int:
-        """Called like `tell`: returns `number` when this server has a connection, whose break is the chief's end."""
         self._followed.wait()
-        return number
+        return code
 
     def follow(self, server: str, timeout_seconds: float) -> tuple[int, str]:
         """Blocks until the chief has come and is gone: the exit code, and why, where the chief did not tell it.
@@ -135,13 +132,13 @@ class _Chief:
             with connection, suppress(OSError):  # broken, or the chief's host does not answer any more
                 while connection.recv(1 << 10):  # gRPC's greeting
                     pass
-        if self._code is None:
+        if self._code == NO_WORD:
             return EXIT_UNAVAILABLE, "was killed, or its host is lost. Start all processes again. [chief-lost]"
         return self._code, ""
 
     def _connected(self) -> socket.socket | None:
         """A connection to the chief's port; None: the chief is gone."""
-        deadline = time.monotonic() + (_RECONNECT_SECONDS if self._code is None else 0.0)
+        deadline = time.monotonic() + (_RECONNECT_SECONDS if self._code == NO_WORD else 0.0)
         while True:
             try:
                 connection = connect(self.address, _CONNECT_SECONDS)
