@@ -20,7 +20,7 @@ from paceline.fit.metrics import read_as_they_are
 from paceline.fit.run import Run
 from paceline.fit.unbatched import check_batched, is_of_keras, refuse_examples
 from paceline.strategy.base import SynchronousStrategy
-from paceline.strategy.replica_loops import trainers_step
+from paceline.strategy.first_use import IN_TRAINER
 
 _CANNOT = "_paceline_cannot_be_built_from_shapes"
 """On a model that was tried. Keras then takes it for built (a GAN without a `call`), and a second time it would build
@@ -91,7 +91,7 @@ def _trace_a_step(model: Any, shapes: Any) -> None:
         return model.distribute_strategy.run(model.train_step, args=(data,))
 
     try:
-        with trainers_step():
+        with IN_TRAINER.replaced(True):
             tf.function(step, autograph=False).get_concrete_function(shapes)
     except Exception:  # whatever a user's step raises: what is missing is told where it is looked for
         return

@@ -19,9 +19,9 @@ from paceline.fit.verification import looked_at
 from paceline.fit.whole_batches import WholeBatch, coming_batch
 from paceline.strategy import compat
 from paceline.strategy.base import SynchronousStrategy
+from paceline.strategy.first_use import IN_TRAINER
 from paceline.strategy.graph_collectives import as_written
 from paceline.strategy.replica_context import CutShort, OutOfData, no_more_rows
-from paceline.strategy.replica_loops import trainers_step
 
 Function = Callable[..., Any]
 
@@ -55,7 +55,7 @@ class DividedFunction:
             first, iterator = looked_at(iterator, self._model.steps_per_execution)
             step.verify_on(_without_optionals(first))
         try:
-            with trainers_step():
+            with IN_TRAINER.replaced(True):
                 outputs = function(iterator)
         except (StopIteration, tf.errors.OutOfRangeError) as end:
             if can_end_apart and not _was_told_by_others(end):
@@ -125,7 +125,7 @@ class DividedPrediction:
             of_execution = self._of_execution(DividedStep(self._model.predict_step, batch, self._strategy))
             is_eager = self._model.run_eagerly
             self._functions[batch] = of_execution if is_eager else tf.function(of_execution, reduce_retracing=True)
-        with trainers_step():
+        with IN_TRAINER.replaced(True):
             return self._functions[batch](_without_optionals(batches))
 
     def experimental_get_tracing_count(self) -> int:

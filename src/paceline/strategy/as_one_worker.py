@@ -7,32 +7,23 @@ What is traced so is divided by rules afterwards (`spmd/`), so nothing in it may
     seeds of random operations                             those of plain TensorFlow
 """
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from paceline.strategy import compat, operation_seeds
+from paceline.strategy.per_thread import PerThread
 
-
-class _Here(threading.local):
-    depth: int = 0
-    """In how many traces this thread is."""
-
-
-_here = _Here()
+_is_here = PerThread(False)
 
 
 def is_as_one_worker() -> bool:
     """Whether this thread traces a step as one worker has it."""
-    return _here.depth > 0
+    return _is_here.value
 
 
 @contextmanager
 def as_one_worker() -> Iterator[None]:
     """While this lasts, functions are traced outside of all graphs, as in a process without a strategy."""
-    with compat.outside_of_graphs(), compat.default_strategy(), operation_seeds.of_all_ranks():
-        _here.depth += 1
-        try:
-            yield
-        finally:
-            _here.depth -= 1
+    seeds, here = operation_seeds.of_all_ranks(), _is_here.replaced(True)
+    with compat.outside_of_graphs(), compat.default_strategy(), seeds, here:
+        yield

@@ -16,10 +16,10 @@ from paceline.comm.world import World
 from paceline.data.own_rows.local_batches import local_batches, mark_as_local
 from paceline.data.own_rows.nth_batches import every_nth_batch
 from paceline.data.own_rows.uneven import followed_by_empty_batches, shapes_of_another
-from paceline.strategy import compat, nested_functions, operation_seeds, replica_loops
+from paceline.strategy import compat, nested_functions, operation_seeds
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.bridged_collectives import graph_collectives_of
-from paceline.strategy.first_use import LOOPS
+from paceline.strategy.first_use import IN_TRAINER, LOOPS
 from paceline.strategy.reductions import broadcast, gathered, reduced
 from paceline.strategy.replica_context import PacelineReplicaContext, StepRows
 from paceline.strategy.row_errors import FAULTS_OF_SHAPES, raise_if_rows_explain, specs_of
@@ -59,7 +59,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
     # What a replica is and does.
 
     def _call_for_each_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if self.group.size > 1 and not replica_loops.is_trainers_step():
+        if self.group.size > 1 and not IN_TRAINER.value:
             LOOPS.begin()
         if not isinstance(fn, tf.types.experimental.PolymorphicFunction):
             return self._call_as_replica(fn, args, kwargs)
@@ -91,7 +91,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         try:
             return self._call_in_context(fn, args, kwargs, rows)
         except FAULTS_OF_SHAPES:
-            if not replica_loops.is_trainers_step():  # that has one worker's rows, so these explain nothing
+            if not IN_TRAINER.value:  # that has one worker's rows, so these explain nothing
                 raise_if_rows_explain(
                     lambda *again: self.call_unexplained(fn, *again),
                     specs_of((args, kwargs)),

@@ -8,6 +8,8 @@ A process that never uses a thing never has its replacements.
 import threading
 from collections.abc import Callable
 
+from paceline.strategy.per_thread import PerThread
+
 
 class FirstUse:
     """The first use of one thing in this process."""
@@ -43,3 +45,6 @@ PIPELINES = FirstUse()
 """A `PipelineStrategy`."""
 LOOPS = FirstUse()
 """A step of a loop of the script's own over several replicas."""
+
+IN_TRAINER = PerThread(False)
+"""Whether this thread takes or traces a trainer's step: then no loop of the script's own calls `strategy.run`."""

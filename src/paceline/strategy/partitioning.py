@@ -1,12 +1,13 @@
 """Into how many shards a variable is divided, and which rows are in each."""
 
 import itertools
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
+
+from paceline.strategy.per_thread import PerThread
 
 _MANY_ROWS = 1 << 30
 
@@ -34,24 +35,18 @@ class SwitchedPartitioner:
 
     def __init__(self, partitioner: Any) -> None:
         self._partitioner = partitioner
-        self._thread = threading.local()
+        self._is_silent = PerThread(False)
 
     def __call__(self, shape: Any, dtype: Any, axis: int = 0) -> Sequence[int]:
         """How many parts each axis of a variable is divided into."""
-        if getattr(self._thread, "silent", False):
+        if self._is_silent.value:
             return [1] * len(shape)
         answer: Sequence[int] = self._partitioner(shape=shape, dtype=dtype, axis=axis)
         return answer
 
-    @contextmanager
-    def silenced(self) -> Iterator[None]:
+    def silenced(self) -> AbstractContextManager[None]:
         """While this lasts, each variable that this thread makes lies on one server."""
-        before = getattr(self._thread, "silent", False)
-        self._thread.silent = True
-        try:
-            yield
-        finally:
-            self._thread.silent = before
+        return self._is_silent.replaced(True)
 
     def num_shards(self, name: str, shape: Sequence[int], dtype: str, *, is_table: bool) -> int:
         """Into how many shards, by rows, a variable is divided.

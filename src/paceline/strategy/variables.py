@@ -10,7 +10,6 @@ Keras's variables stay plain ones, without any message. Keras keeps them equal, 
 optimizers assign the same update on all ranks, its metrics are local sums.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from paceline.data.own_rows.local_batches import is_local, mark_as_local
 from paceline.data.python_faults import kept_fault_raised
 from paceline.strategy import compat
 from paceline.strategy.as_one_worker import is_as_one_worker
+from paceline.strategy.per_thread import PerThread
 
 
 class _Numbers:
@@ -187,23 +187,16 @@ def values_of_all_ranks(variables: Sequence[Any]) -> Iterator[None]:
             local_part(variable).assign(value)
 
 
-class _Here(threading.local):
-    in_keras: bool = False
-    """Whether this thread makes the value of a `keras.Variable`."""
-
-
-_here = _Here()
+_in_keras = PerThread(False)
+"""Whether this thread makes the value of a `keras.Variable`."""
 
 
 def made_by_keras(keras_initialize: Callable[..., None]) -> Callable[..., None]:
     """Keras's `Variable._initialize`, which makes the `tf.Variable` that is its value."""
 
     def _initialize(self: Any, value: Any) -> None:
-        before, _here.in_keras = _here.in_keras, True
-        try:
+        with _in_keras.replaced(True):
             keras_initialize(self, value)
-        finally:
-            _here.in_keras = before
 
     return _initialize
 
@@ -215,7 +208,7 @@ def is_made_by_keras() -> bool:
     ("sum" and "on_read" for metrics, "only_first_replica" for an optimizer's counters). A `tf.Variable` that a user's
     layer makes in its `build` is not Keras's.
     """
-    return _here.in_keras
+    return _in_keras.value
 
 
 # Keras, and scripts, ask `isinstance(data, tf.distribute.DistributedDataset)` to see whether data have been shared out.

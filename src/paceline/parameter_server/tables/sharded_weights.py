@@ -13,7 +13,6 @@ of it is read together.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -27,20 +26,18 @@ from paceline.parameter_server.tables.apart import run_apart
 from paceline.strategy.compat import ShardedVariable
 from paceline.strategy.parameter_server import ParameterServerStrategy
 from paceline.strategy.partitioning import SwitchedPartitioner, row_ranges
+from paceline.strategy.per_thread import PerThread
 
 Function = Callable[..., Any]
 
 _SHARDS, _WHOLE, _OF_TABLE = "_paceline_shards", "_paceline_whole", "_paceline_of_table"
 
 
-class _Thread(threading.local):
-    num_rows: int | None = None
-    """Of the table that the layer looks up which makes a weight now; 0: it has none; None: no layer makes one."""
-    like: Any = None
-    """The divided variable beside whose shards an optimizer's variable is made now."""
+_num_rows = PerThread[int | None](None)
+"""Of the table that the layer looks up which makes a weight now; 0: it has none; None: no layer makes one."""
 
-
-_thread = _Thread()
+_like = PerThread[Any](None)
+"""The divided variable beside whose shards an optimizer's variable is made now."""
 
 
 def shards_of(variable: Any) -> list[Any]:
@@ -69,14 +66,11 @@ def put_into(variable: Any, value: Any, shards: Sequence[Any]) -> None:
 
 def made_by_layer(layer: Any, add: Callable[[], Any]) -> Any:
     """A weight that a layer makes by `add` in the scope of a strategy: it may be divided."""
-    before = _thread.num_rows
-    _thread.num_rows = layer.input_dim if isinstance(layer, keras.layers.Embedding) else 0
-    try:
+    num_rows = layer.input_dim if isinstance(layer, keras.layers.Embedding) else 0
+    with _num_rows.replaced(num_rows):
         weight = add()
-        if weight._value is None:  # Keras only finds out shapes for now, and gives it a value later
-            setattr(weight, _OF_TABLE, _thread.num_rows)
-    finally:
-        _thread.num_rows = before
+    if weight._value is None:  # Keras only finds out shapes for now, and gives it a value later
+        setattr(weight, _OF_TABLE, num_rows)
     return weight
 
 
@@ -86,11 +80,8 @@ def made_beside(keras_add: Function) -> Function:
     def add_variable_from_reference(self: Any, reference_variable: Any, *args: Any, **kwargs: Any) -> Any:
         if not is_divided(reference_variable):
             return keras_add(self, reference_variable, *args, **kwargs)
-        before, _thread.like = _thread.like, reference_variable
-        try:
+        with _like.replaced(reference_variable):
             return compat.BaseOptimizer.add_variable_from_reference(self, reference_variable, *args, **kwargs)
-        finally:
-            _thread.like = before
 
     return add_variable_from_reference
 
@@ -118,7 +109,7 @@ def initialized(keras_initialize: Function) -> Function:
     def _initialize_with_initializer(self: Any, initializer: Function) -> None:
         strategy, shape = tf.distribute.get_strategy(), tuple(self._shape)
         partitioner = strategy.partitioner if isinstance(strategy, ParameterServerStrategy) else None
-        like = _thread.like
+        like = _like.value
         if like is not None:
             beside = shards_of(like) if tuple(like.shape) == shape else [None]
         else:
@@ -133,7 +124,7 @@ def initialized(keras_initialize: Function) -> Function:
 
 
 def _num_shards(partitioner: SwitchedPartitioner | None, variable: Any, shape: tuple[int, ...]) -> int:
-    num_rows = getattr(variable, _OF_TABLE, _thread.num_rows)
+    num_rows = getattr(variable, _OF_TABLE, _num_rows.value)
     if partitioner is None or num_rows is None:
         return 1
     is_table = shape[:1] == (num_rows,)  # an embedding has other weights, too: LoRA's, the scale of a quantization

@@ -12,10 +12,9 @@ where they do, and where the user wants them (`lazy_rows`).
 
 import contextlib
 import logging
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import Any
 
@@ -28,6 +27,7 @@ from paceline.parameter_server.tables.sharded_weights import is_divided, shards_
 from paceline.parameter_server.tables.stand_ins import Rows, StandIn, Whole
 from paceline.parameter_server.tables.table_gradients import divided
 from paceline.strategy.parameter_server import ParameterServerStrategy
+from paceline.strategy.per_thread import PerThread
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -49,22 +49,13 @@ class NotInPartsError(Exception):
     """An optimizer keeps something beside a variable that cannot be divided as the variable is: try another way."""
 
 
-class _Forced(threading.local):
-    way: Way | None = None
-
-
-_forced = _Forced()
+_forced_way = PerThread[Way | None](None)
 _warned: "weakref.WeakKeyDictionary[Any, set[str]]" = weakref.WeakKeyDictionary()
 
 
-@contextmanager
-def forced(way: Way) -> Iterator[None]:
+def forced(way: Way) -> AbstractContextManager[None]:
     """While this lasts, optimizers update divided variables, and those with sparse gradients, in this way."""
-    before, _forced.way = _forced.way, way
-    try:
-        yield
-    finally:
-        _forced.way = before
+    return _forced_way.replaced(way)
 
 
 def applied(keras_apply: Function, exact_ways: Callable[[Any], frozenset[Way]]) -> Function:
@@ -78,7 +69,7 @@ def applied(keras_apply: Function, exact_ways: Callable[[Any], frozenset[Way]]) 
     def _backend_apply_gradients(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
         strategy = self._distribution_strategy
         has_tables = any(_is_table(*pair) for pair in zip(grads, trainable_variables, strict=True))
-        if not has_tables or (_forced.way is None and not isinstance(strategy, ParameterServerStrategy)):
+        if not has_tables or (_forced_way.value is None and not isinstance(strategy, ParameterServerStrategy)):
             keras_apply(self, grads, trainable_variables)
             return
         with contextlib.ExitStack() as meanwhile:
@@ -89,7 +80,7 @@ def applied(keras_apply: Function, exact_ways: Callable[[Any], frozenset[Way]]) 
             makers: dict[int, Function] = {}
             new_grads, new_variables = [], []
             for grad, variable in zip(grads, trainable_variables, strict=True):
-                way = _forced.way or _way(self, grad, variable, strategy, exact_ways)
+                way = _forced_way.value or _way(self, grad, variable, strategy, exact_ways)
                 if way is None or not _is_table(grad, variable):
                     new_grads.append(grad)
                     new_variables.append(variable)
@@ -108,7 +99,7 @@ def applied(keras_apply: Function, exact_ways: Callable[[Any], frozenset[Way]]) 
 def _is_table(grad: Any, variable: Any) -> bool:
     if is_divided(variable):
         return True
-    return isinstance(grad, tf.IndexedSlices) and (is_on_servers(variable) or _forced.way is not None)
+    return isinstance(grad, tf.IndexedSlices) and (is_on_servers(variable) or _forced_way.value is not None)
 
 
 def _way(
