@@ -63,6 +63,21 @@ class Pipeline:
         return f"{self.stages}x{self.workers // self.stages}-{self.micro_batches}-{self.schedule}"
 
 
+@dataclass(frozen=True)
+class Shared:
+    """Workers that have rows by ``--shares``."""
+
+    shares: str
+
+    @property
+    def workers(self) -> int:
+        """How many they are."""
+        return len(self.shares.split(","))
+
+    def __str__(self) -> str:
+        return f"{self.workers} by {self.shares.replace(',', '-')}"
+
+
 TWO_STAGES = Pipeline(2, 2, 4, "1f1b")
 REPLICAS = Pipeline(4, 2, 2, "gpipe")
 
@@ -82,9 +97,9 @@ class Runs:
     def __init__(self, folder: Path, worlds: Worlds) -> None:
         self._folder = folder
         self._worlds = worlds
-        self._failed: dict[tuple[str, int | Pipeline], str] = {}
+        self._failed: dict[tuple[str, int | Pipeline | Shared], str] = {}
 
-    def result(self, job: str, world: int | Pipeline = 1, rank: int = 0) -> Result:
+    def result(self, job: str, world: int | Pipeline | Shared = 1, rank: int = 0) -> Result:
         """What a rank ended with; the world is given by its size, or as a pipeline."""
         folder = self._folder / f"world_of_{world}"
         absent, path = folder / f"{job}.absent", folder / f"{job}.rank{rank}.npz"
@@ -123,11 +138,13 @@ class Runs:
             self._worlds.of(pipeline.workers, in_stages=True).run(SCRIPT, job, self._folder, *_arguments(pipeline)).told
         )
 
-    def _run(self, job: str, world: int | Pipeline, folder: Path) -> None:
+    def _run(self, job: str, world: int | Pipeline | Shared, folder: Path) -> None:
         """A failure is told by each test that asks, and made once."""
         if (job, world) not in self._failed:
             if isinstance(world, Pipeline):
                 running = self._worlds.of(world.workers, in_stages=True)
+            elif isinstance(world, Shared):
+                running = self._worlds.of(world.workers, shares=world.shares)
             else:
                 running = self._worlds.plain if world == 1 else self._worlds.of(world)
             try:
@@ -140,7 +157,7 @@ class Runs:
         raise AssertionError(self._failed[job, world])
 
 
-def _arguments(world: int | Pipeline) -> tuple[str, ...]:
+def _arguments(world: int | Pipeline | Shared) -> tuple[str, ...]:
     return (str(world.stages), str(world.micro_batches), world.schedule) if isinstance(world, Pipeline) else ()
 
 

@@ -82,18 +82,19 @@ class Worlds:
         """As `not_launched`, for cases that make TensorFlow's servers in their process, which then stay in it."""
         return self._of("with servers")
 
-    def of(self, num_workers: int, *, in_stages: bool = False) -> "World":
+    def of(self, num_workers: int, *, in_stages: bool = False, shares: str = "") -> "World":
         """A job of so many workers; of those with more than two, one at a time, for the memory's sake.
 
         Args:
             num_workers: How many.
             in_stages: For cases that make a `PipelineStrategy`: the ranks of a job are arranged once.
+            shares: Of `paceline run`; empty: all workers have as many rows.
         """
-        kind = f"{num_workers} in stages" if in_stages else str(num_workers)
+        kind = f"{num_workers} in stages" if in_stages else f"{num_workers} {shares}".strip()
         for other, world in list(self._running.items()):
             if num_workers > 2 and other != kind and world.size > 2:
                 self._running.pop(other).close()
-        return self._of(kind, num_workers)
+        return self._of(kind, num_workers, ("--shares", shares) if shares else ())
 
     def close(self) -> None:
         """Ends them."""
@@ -101,15 +102,14 @@ class Worlds:
             world.close()
         self._running.clear()
 
-    def _of(self, kind: str, num_workers: int = 0) -> "World":
+    def _of(self, kind: str, num_workers: int = 0, options: tuple[str, ...] = ()) -> "World":
         world = self._running.get(kind)
         if world is not None and not world.has_ended and world.num_cases >= _MOST_CASES:
             world.close()
         if world is None or world.has_ended:
             # A step that cannot be divided is a defect, which `auto` would only report.
-            world = self._running[kind] = World(
-                num_workers, may_import=kind != "plain", options=("--verify", "strict") if num_workers else ()
-            )
+            options = ("--verify", "strict", *options) if num_workers else ()
+            world = self._running[kind] = World(num_workers, may_import=kind != "plain", options=options)
         return world
 
 

@@ -15,10 +15,14 @@ from parity_runs import (
     WORLDS,
     DeclaredJob,
     Runs,
+    Shared,
     distance,
 )
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
+
+SHARES = Shared("3,1")
+SHARED_IN_EVERY_CHECK = ("a_rank_without_rows", "augmentation", "batch_normalization_synchronized", "dropout")
 
 ALLOWED_DRIFT = 2.0
 """Times the drift of one process that adds the same batch in as many parts."""
@@ -52,6 +56,25 @@ def test_workers_compute_what_one_computes(runs: Runs, job: str, size: int) -> N
     assert several.history.keys() == one.history.keys()
     for name, values in one.history.items():
         np.testing.assert_allclose(several.history[name], values, rtol=RELATIVE_FLOAT64, atol=1e-12, err_msg=name)
+
+
+def _by_shares() -> list[Any]:
+    jobs = [job.name for job in JOBS if job.dtype == "float64"]
+    return [
+        *(pytest.param(job, SHARES, marks=() if job in SHARED_IN_EVERY_CHECK else pytest.mark.proof) for job in jobs),
+        *(pytest.param(job, Shared("1,0,2"), marks=pytest.mark.proof) for job in SHARED_IN_EVERY_CHECK),
+    ]
+
+
+@pytest.mark.parametrize(("job", "shared"), _by_shares(), ids=str)
+def test_rows_by_shares_change_no_number(runs: Runs, job: str, shared: Shared) -> None:
+    one, several = runs.result(job), [runs.result(job, shared, rank) for rank in range(shared.workers)]
+    assert distance(several[0].weights, one.weights) <= RELATIVE_FLOAT64
+    for result in several:
+        assert result.weights.tobytes() == several[0].weights.tobytes()
+    assert several[0].history.keys() == one.history.keys()
+    for name, values in one.history.items():
+        np.testing.assert_allclose(several[0].history[name], values, rtol=RELATIVE_FLOAT64, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize(("job", "size"), _cases(lambda job: "one_step" in job.name and job.dtype == "float32"))

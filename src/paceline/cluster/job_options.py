@@ -117,6 +117,17 @@ class JobOptions(OptionTable):
     allow_independent: bool = option(
         False, "Allow each worker to train a separate model, without a warning.", use=Use.WORKERS
     )
+    shares: str | None = option(
+        None,
+        "How the rows of each batch are shared out, one number for each worker in the order of ranks. 3,1: worker 0 "
+        "computes three quarters of them, worker 1 a quarter. For workers that are not equally fast; the numbers stay "
+        "those of one worker. Default: all workers have as many rows.",
+        metavar="N,N,...",
+        check=Grammar(
+            "(?=.*[1-9])[0-9]{1,6}(,[0-9]{1,6})*", "whole numbers with commas between them, not all of them 0", "3,1"
+        ),
+        use=Use.WORKERS,
+    )
     verify: Literal["auto", "strict", "off"] = option(
         "auto",
         "Each step of fit, evaluate and predict is traced as one worker runs it, and its graph is divided over the "

@@ -4,6 +4,7 @@ Only what is sure is refused: components of one batch that differ in their first
 `describe_data` collects what is known of a dataset before its first batch.
 """
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
+from paceline.cluster.row_shares import begins, shares_in
 from paceline.data import compat
 from paceline.data.own_rows.row_wise import is_row_wise
 from paceline.data.python_faults import keeps_fault
@@ -114,8 +116,8 @@ def _text(shape: Any) -> str:
 def local_slice(rows: Number, rank: int, size: int) -> tuple[Number, Number]:
     """The rows [begin, end) of a global batch that `rank` of `size` computes.
 
-    Slices are contiguous, in rank order, cover every row exactly once, and differ by at most one row, the first ranks
-    having more, as in `tf.distribute`; with fewer rows than ranks the last ones have none.
+    Slices are contiguous, in rank order, and cover every row exactly once. Without ``--shares`` they are even
+    (`even_slice`), as in `tf.distribute`.
 
     Args:
         rows: Rows of the global batch (an int or an integer scalar tensor).
@@ -125,7 +127,32 @@ def local_slice(rows: Number, rank: int, size: int) -> tuple[Number, Number]:
     >>> [local_slice(10, rank, 4) for rank in range(4)]
     [(0, 3), (3, 6), (6, 8), (8, 10)]
     """
-    return _begin(rows, rank, size), _begin(rows, rank + 1, size)
+    shares = _shares()
+    if len(shares) != size:
+        return even_slice(rows, rank, size)
+    return _begin_of_share(rows, rank, shares), _begin_of_share(rows, rank + 1, shares)
+
+
+def even_slice(rows: Number, index: int, number: int) -> tuple[Number, Number]:
+    """The rows [begin, end) of one of several parts that differ by at most one row, the first parts having more.
+
+    With fewer rows than parts the last ones have none.
+    """
+    return _begin(rows, index, number), _begin(rows, index + 1, number)
+
+
+@functools.cache
+def _shares() -> tuple[int, ...]:
+    return shares_in()
+
+
+def _begin_of_share(rows: Any, rank: Any, shares: tuple[int, ...]) -> Any:
+    if isinstance(rank, int) and rank in (0, len(shares)):
+        return _begin(rows, rank, len(shares))
+    first = begins(shares)
+    if isinstance(rank, int):
+        return rows * first[rank] // first[-1]
+    return rows * tf.gather(tf.constant(first, rows.dtype if tf.is_tensor(rows) else rank.dtype), rank) // first[-1]
 
 
 def _begin(rows: Any, rank: Any, size: int) -> Any:

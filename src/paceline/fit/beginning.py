@@ -94,8 +94,9 @@ def start_line(data: DataDescription, num_batches: int | None, size: int) -> str
     if data.batch_size is None:
         batch = "batch size unknown"
     else:
-        first, last = (local_slice(data.batch_size, rank, size) for rank in (0, size - 1))
-        low, high = sorted((first[1] - first[0], last[1] - last[0]))
+        slices = [local_slice(data.batch_size, rank, size) for rank in range(size)]
+        rows = [end - begin for begin, end in slices]
+        low, high = min(rows), max(rows)
         batch = f"global batch {data.batch_size}, {low if low == high else f'{low} to {high}'} rows per replica"
     return f"{size} replicas; {batch}; {steps}; {data.work or _ALL}"
 

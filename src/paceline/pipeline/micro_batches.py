@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from paceline.data.batch_rows import local_slice
+from paceline.data.batch_rows import even_slice, local_slice
 from paceline.errors import ConfigurationError
 from paceline.pipeline.cut_graphs import behind
 from paceline.spmd.decisions import Operation
@@ -45,7 +45,7 @@ def rows_of_micro_batches(
     """
     begin, end = local_slice(num_rows, replica, replicas)
     number = max(1, min(end - begin, micro_batches))
-    slices = [local_slice(end - begin, index, number) for index in range(number)]
+    slices = [even_slice(end - begin, index, number) for index in range(number)]
     return [(begin + first, begin + last) for first, last in slices]
 
 

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from paceline.cluster.evaluator_task import is_evaluator
+from paceline.cluster.row_shares import refuse_shares
 from paceline.cluster.server_cluster import checked_server_cluster
 from paceline.cluster.spec import CHIEF, WORKER, ClusterSpec
 from paceline.cluster.tf_config import read_tf_config
@@ -93,6 +94,7 @@ class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore
     ) -> None:
         if max_staleness is not None and (type(max_staleness) is not int or max_staleness < 0):
             raise ValueError(f"max_staleness is {max_staleness!r}; expected None or an integer from 0 on")
+        refuse_shares(type(self).__name__)
         SERVERS.begin()
         resolver, cluster = _told_cluster(cluster_resolver)
         # A call to a process that has died fails at once, and does not wait until somebody listens there again.

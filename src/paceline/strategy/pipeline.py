@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from paceline.cluster.evaluator_task import is_evaluator
+from paceline.cluster.row_shares import refuse_shares
 from paceline.comm.axes import DATA
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import World
@@ -85,6 +86,7 @@ class PipelineStrategy(SynchronousStrategy):
         recompute: bool = False,
         vertical_sync: bool = False,
     ) -> None:
+        refuse_shares(type(self).__name__)
         PIPELINES.begin()
         self.stages = integer("stages", stages)
         self.micro_batches = integer("micro_batches", micro_batches)
