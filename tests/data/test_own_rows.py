@@ -323,7 +323,7 @@ def test_an_iterator_comes_back_to_each_position(behind: str) -> None:
     most, num_restored, other = max(map(num_shuffles, states)), 0, build()
     for position, state in enumerate(states, 1):
         if num_shuffles(state) < most:
-            continue  # a run that stops here reads the data again (`SavedIterator`)
+            continue  # a run that stops here reads the data again (`TfData`)
         num_restored += 1
         again = iter(other)
         restore_iterator(again, state)

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -12,7 +11,8 @@ import tensorflow as tf
 
 from paceline.fit import compat
 from paceline.fit.epochs import epoch_iterator_class
-from paceline.fit.replica_data import ReplicaData
+from paceline.fit.sources.kinds import source_of
+from paceline.fit.sources.source import Opened
 
 
 class Rows(keras.utils.PyDataset):
@@ -26,15 +26,13 @@ class Rows(keras.utils.PyDataset):
 @pytest.mark.parametrize(("workers", "by_chance"), [(1, False), (2, True)])
 def test_a_py_dataset_draws_by_chance_if_it_has_workers(workers: int, by_chance: bool) -> None:
     adapter = compat.PyDatasetAdapter(Rows(workers=workers))
-    iterator = SimpleNamespace(data_adapter=adapter)
-    assert ReplicaData(iterator, None)._draws_by_chance(adapter.get_tf_dataset()) == by_chance
+    assert source_of(Opened(None, None, adapter, adapter.get_tf_dataset(), None)).draws_by_chance() == by_chance
 
 
 @pytest.mark.parametrize(("calls", "by_chance"), [(None, False), (2, True)])
 def test_a_dataset_draws_by_chance_if_it_draws_in_parallel(calls: int | None, by_chance: bool) -> None:
     dataset = tf.data.Dataset.range(8).map(lambda row: row + tf.random.uniform([], 0, 9, tf.int64), calls)
-    iterator = SimpleNamespace(data_adapter=None)
-    assert ReplicaData(iterator, None)._draws_by_chance(dataset.batch(4)) == by_chance
+    assert source_of(Opened(None, None, None, dataset.batch(4), None)).draws_by_chance() == by_chance
 
 
 def _pairs(number: int) -> Any:

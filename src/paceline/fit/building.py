@@ -36,7 +36,7 @@ def build_from_shapes(model: Any, iterator: Any, data_batch: Any, strategy: Sync
         data_batch: A batch.
         strategy: Whose ranks train it.
     """
-    data = None if iterator is None else iterator.description
+    data = None if iterator is None else iterator.source.description
     fit = Run.of_fit(model)
     is_training = fit is not None and iterator is not compat.validation_iterator(model)
     step = "train_step" if is_training else "test_step"
@@ -50,7 +50,7 @@ def build_from_shapes(model: Any, iterator: Any, data_batch: Any, strategy: Sync
                 refuse_examples(data, strategy, functools.partial(_takes, model))
     if strategy.group.size > 1 and is_due(model, each_time=iterator is not None):
         if iterator is not None:
-            begin_together(model, iterator.description, iterator.num_batches, strategy, fit is not None)
+            begin_together(model, iterator.source.description, iterator.num_batches, strategy, fit is not None)
         share_chiefs_values(model, strategy)
 
 

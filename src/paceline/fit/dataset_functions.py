@@ -1,7 +1,6 @@
 """Functions in place of data, as `fit` takes them under parameter servers: they make a dataset for each reader."""
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -35,11 +34,3 @@ def dataset_made(function: Callable[..., Any], num_readers: int, index: int) -> 
             "of batches [dataset-function]"
         )
     return dataset
-
-
-class ReadElsewhere(ABC):
-    """Stands for data that other processes read by themselves, from datasets that such a function has made."""
-
-    @abstractmethod
-    def begin_anew(self, *, is_told: bool) -> Any:
-        """Iterators from the beginning, in a job that resumes: how far each reader was is on no snapshot."""

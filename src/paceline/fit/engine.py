@@ -18,13 +18,10 @@ import tensorflow as tf
 
 from paceline.comm.group import Group
 from paceline.comm.world import World, current_world
-from paceline.data.items.streams import one_ahead
-from paceline.data.order.repetitions import with_own_draws
-from paceline.data.own_rows.index_batches import IndexDivision
-from paceline.data.own_rows.local_batches import divided, local_batches
-from paceline.fit.compat import GeneratorDataAdapter
 from paceline.fit.run import telling_of_traces
 from paceline.fit.snapshots.model_state import model_parts
+from paceline.fit.sources.kinds import source_of
+from paceline.fit.sources.source import Opened, Source
 from paceline.fit.training_apart import refuse_training_apart
 from paceline.resilience.parts import Part
 from paceline.strategy.as_one_worker import is_as_one_worker
@@ -224,20 +221,18 @@ class Engine:
 
     # Data.
 
-    def distributed(self, epoch: Any, dataset: Any) -> Any:
-        """What this process reads of a dataset that Keras has made.
+    def source(self, opened: Opened, model: Any) -> Source:
+        """What this process reads of data.
 
         Args:
-            epoch: The epoch iterator (`fit/epochs.py`), which learns what the data are.
-            dataset: What it reads.
+            opened: By Keras.
+            model: Whose `predict` reads them, else None.
         """
-        if self.strategy is None:  # Keras asks the strategy of a model that is used while one worker's step is traced
-            return dataset
-        is_stream = isinstance(epoch.data_adapter, GeneratorDataAdapter)
-        if isinstance(by_index := divided(dataset), IndexDivision):  # to know its position
-            dataset = local_batches(dataset, 0, 1, division=by_index)
-        dataset, epoch.draws = with_own_draws(dataset)
-        return self.strategy.experimental_distribute_dataset(one_ahead(dataset) if is_stream else dataset)
+        del model
+        source, is_distributed = source_of(opened), isinstance(opened.dataset, tf.distribute.DistributedDataset)
+        if self.strategy is not None and not is_distributed:  # there is none in the trace of one worker's step
+            source.batches = self.strategy.experimental_distribute_dataset(source.alone())
+        return source
 
     # Snapshots and files.
 

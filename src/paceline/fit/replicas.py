@@ -13,9 +13,10 @@ from paceline.fit.building import build_from_shapes
 from paceline.fit.divided_functions import DividedFunction, DividedPrediction
 from paceline.fit.engine import Engine, Function
 from paceline.fit.input_times import noting_input
-from paceline.fit.replica_data import ReplicaData
 from paceline.fit.run import telling_of_traces
 from paceline.fit.single_batches import on_local_rows
+from paceline.fit.sources.kinds import source_of
+from paceline.fit.sources.source import Opened, Source
 from paceline.fit.updates_in_loops import with_loops
 from paceline.strategy.base import SynchronousStrategy
 
@@ -93,6 +94,8 @@ class Replicas(Engine):
         """See `Engine`: returns the rows of all ranks."""
         return DividedPrediction(model, self.strategy) if self._is_divided else by_keras()
 
-    def distributed(self, epoch: Any, dataset: Any) -> Any:
-        """See `Engine`: this rank's rows of each batch."""
-        return ReplicaData(epoch, self.strategy).of(dataset)
+    def source(self, opened: Opened, model: Any) -> Source:
+        """See `Engine`: this rank's rows of each batch. Collective."""
+        source = source_of(opened, self.strategy.group.size)
+        source.share(self.strategy, model)
+        return source

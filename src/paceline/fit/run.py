@@ -10,12 +10,13 @@ One thread is in one chain of calls; a `fit` has one observer in the process.
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from paceline.comm.world import current_world
+from paceline.data.python_faults import kept_fault_raised
 
 if TYPE_CHECKING:
     from paceline.fit.step_times import StepTimes
@@ -45,6 +46,9 @@ class Run:
         """Whether all ranks have the chief's values by now."""
         self.step_times: StepTimes | None = None
         """Who says where the time of its steps goes."""
+        self.sources: list[Any] = [] if parent is None else parent.sources
+        """What this call reads (`sources/source.py`), and those around it and within it: they end with the outermost,
+        as a generator may be read on in another call."""
 
     @staticmethod
     def current() -> "Run | None":
@@ -62,15 +66,27 @@ class Run:
     @staticmethod
     @contextmanager
     def begun(model: Any, method: str, epochs: tuple[int, int] = (0, 1)) -> Iterator["Run"]:
-        """While this lasts, the thread is in such a call."""
+        """While this lasts, the thread is in such a call.
+
+        Raises:
+            Exception: the refusal of a batch while it was read.
+        """
         before = _here.run
-        _here.run = Run(model, method, epochs, before)
+        run = _here.run = Run(model, method, epochs, before)
         Run.num_running += 1
+        is_interrupted = True
         try:
-            yield _here.run
+            with kept_fault_raised() if before is None else nullcontext():
+                yield run
+            is_interrupted = False
+        except Exception:  # the script may catch it, and go on with a generator
+            is_interrupted = False
+            raise
         finally:
             _here.run = before
             Run.num_running -= 1
+            for source in run.sources if before is None else ():
+                source.end(is_interrupted=is_interrupted)
 
 
 class _Here(threading.local):

@@ -9,11 +9,11 @@ import keras
 import tensorflow as tf
 
 from paceline.comm.world import World, current_world
-from paceline.data.items.streams import one_ahead
 from paceline.fit import compat
 from paceline.fit.building import build_as_far_as_known, shapes_of
-from paceline.fit.compat import GeneratorDataAdapter
 from paceline.fit.engine import Engine, Function
+from paceline.fit.sources.kinds import source_of
+from paceline.fit.sources.source import Opened, Source
 from paceline.parameter_server import atomic_updates, dealt_functions, step_trace
 from paceline.parameter_server.dealt_functions import (
     DealtFunction,
@@ -29,7 +29,7 @@ from paceline.parameter_server.refused_fits import check, check_made_after_strat
 from paceline.parameter_server.tables import table_seams
 from paceline.parameter_server.tables.sharded_weights import build_in_scope, made_by_layer
 from paceline.parameter_server.tables.tensorflow_saves import in_one_piece
-from paceline.parameter_server.worker_data import worker_data_of
+from paceline.parameter_server.worker_data import ReadByWorkers, is_of_workers
 from paceline.strategy.compat import ParameterServerStrategyV2
 from paceline.strategy.first_use import SERVERS
 from paceline.strategy.parameter_server import ParameterServerStrategy
@@ -164,10 +164,14 @@ class Servers(Engine):
         if is_ours and not optimizer.built and variables is not None:
             build_in_scope(optimizer, variables, self.strategy)
 
-    def distributed(self, epoch: Any, dataset: Any) -> Any:
+    def source(self, opened: Opened, model: Any) -> Source:
         """See `Engine`: the chief reads all of it, and deals its batches; or each worker reads its own."""
-        is_stream = isinstance(epoch.data_adapter, GeneratorDataAdapter)
-        return one_ahead(dataset) if is_stream else worker_data_of(dataset)
+        del model
+        if is_of_workers(opened.dataset):
+            return ReadByWorkers(opened)
+        source = source_of(opened, reads_by_index=False)
+        source.batches = source.whole()
+        return source
 
     def saved(self, model: Any, filepath: Any, write: Callable[[], Any]) -> Any:
         """See `Engine`."""

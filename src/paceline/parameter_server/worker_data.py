@@ -6,7 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit.dataset_functions import ReadElsewhere, dataset_made
+from paceline.fit.dataset_functions import dataset_made
+from paceline.fit.sources.datasets import TfData
+from paceline.fit.sources.source import Opened, Position
 from paceline.parameter_server.calls_of_python import check_no_python
 from paceline.strategy.coordination import iterators_on_workers, num_workers_of
 
@@ -16,7 +18,7 @@ _WORKER_DATA = "_paceline_worker_data"
 
 
 def dataset_placeholder(function: Callable[..., Any], model: Any, strategy: Any) -> Any:
-    """What Keras is given in place of a function: a dataset without end, which `worker_data_of` knows.
+    """What Keras is given in place of a function: a dataset without end, which `ReadByWorkers` knows.
 
     Args:
         function: Makes a dataset; takes a `tf.distribute.InputContext` or nothing.
@@ -28,12 +30,32 @@ def dataset_placeholder(function: Callable[..., Any], model: Any, strategy: Any)
     return placeholder
 
 
-def worker_data_of(dataset: Any) -> Any:
-    """The `WorkerData` that `dataset` is a placeholder of; any other dataset itself."""
-    return getattr(dataset, _WORKER_DATA, dataset)
+def is_of_workers(dataset: Any) -> bool:
+    """Whether `dataset` is such a placeholder."""
+    return hasattr(dataset, _WORKER_DATA)
 
 
-class WorkerData(ReadElsewhere):
+class ReadByWorkers(TfData):
+    """Data that workers read: how far each one was is in no snapshot."""
+
+    may_have_state = False
+
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self.batches = getattr(opened.dataset, _WORKER_DATA)
+
+    def go_on(self, dataset: Any, position: Position) -> Any:
+        """See `Source`: each worker's dataset begins anew."""
+        del position
+        if self.speaks:
+            _LOGGER.warning(
+                "the workers read by themselves, so a snapshot does not know which rows they had read: each worker's "
+                "dataset begins anew. The number of steps is exact."
+            )
+        return self.made(dataset)
+
+
+class WorkerData:
     """Stands for the datasets that the workers make; iterating makes them anew.
 
     Args:
@@ -61,15 +83,6 @@ class WorkerData(ReadElsewhere):
         ]
         for concrete in self._functions:
             check_no_python(concrete.graph, model, "the function in place of data")
-
-    def begin_anew(self, *, is_told: bool) -> "WorkerIterator":
-        """See `ReadElsewhere`."""
-        if is_told:
-            _LOGGER.warning(
-                "the workers read by themselves, so a snapshot does not know which rows they had read: each worker's "
-                "dataset begins anew. The number of steps is exact."
-            )
-        return iter(self)
 
     def __iter__(self) -> "WorkerIterator":
         return WorkerIterator(iterators_on_workers(self._strategy, self._functions), self.element_spec)

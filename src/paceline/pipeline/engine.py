@@ -50,9 +50,9 @@ class Pipeline(Replicas):
     def built(self, model: Any, iterator: Any, data_batch: Any, by_keras: Callable[[], None]) -> None:
         """See `Engine`: a pipeline is divided, and what is not built is built from shapes."""
         is_fitted = Run.of_fit(model) is not None and iterator is not compat.validation_iterator(model)
-        batch_rows = None if iterator is None else iterator.description.batch_size
+        batch_rows = None if iterator is None else iterator.source.description.batch_size
         if iterator is not None and is_fitted:
-            facts = facts_of(model, iterator.description, iterator.num_batches)
+            facts = facts_of(model, iterator.source.description, iterator.num_batches)
             compare_over_ranks(facts, self.strategy.fit_group)
         build(model, shapes_of(iterator, data_batch), batch_rows, is_fitted=is_fitted, is_run=iterator is not None)
 

@@ -18,7 +18,6 @@ from paceline.fit import (
     batch_statistics,
     chief_output,
     compat,
-    enqueuers,
     epochs,
     gradients,
     layer_weights,
@@ -32,6 +31,7 @@ from paceline.fit.engine import Engine
 from paceline.fit.files import file_seams
 from paceline.fit.replica_loops import seams as loop_seams
 from paceline.fit.replicas import Replicas
+from paceline.fit.sources import enqueuers
 from paceline.parameter_server import engine as server_engine
 from paceline.pipeline import engine as pipeline_engine
 from paceline.seams import trainer

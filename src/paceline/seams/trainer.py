@@ -5,8 +5,7 @@
     engine: check        what cannot be trained is refused before anything is done
     engine: running      however the call ends, no step is running afterwards
     snapshots            a `fit` goes on from one, or is passed over: it may do less than it was asked for
-    readings             a generator is left where one worker leaves it
-    Run                  what this thread is in
+    Run                  what this thread is in; afterwards a generator is left where one worker leaves it
     step times           the chief says where the time of a `fit` goes; from here on Keras runs
 
 Whatever is above may leave out all that is below it.
@@ -18,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.cluster.evaluator_task import is_evaluator
-from paceline.data.items.streams import readings_ended
 from paceline.evaluation.followed_fit import followed
 from paceline.fit import compat
 from paceline.fit.chief_output import is_quiet
@@ -48,7 +46,7 @@ def surrounded(keras_method: Function) -> Function:
             arguments = {**call.arguments, **changed, **({"verbose": 0} if is_quiet() else {})}
             given = inspect.BoundArguments(signature, arguments)
             epochs = arguments.get("initial_epoch", 0), arguments.get("epochs", 1)
-            with readings_ended(), Run.begun(self, name, epochs) as begun, timed(begun):
+            with Run.begun(self, name, epochs) as begun, timed(begun):
                 return keras_method(*given.args, **given.kwargs)
 
         with engine_of(self).running(self, name):

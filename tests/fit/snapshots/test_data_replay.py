@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.fit.snapshots.data_replay import begin_at
+from paceline.fit.sources.enqueuers import begin_at
 
 
 class Adapter:

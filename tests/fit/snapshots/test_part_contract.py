@@ -16,10 +16,10 @@ import pytest
 import tensorflow as tf
 
 from paceline.fit.snapshots.callback_files import csv_part
-from paceline.fit.snapshots.data_position import SourceState
 from paceline.fit.snapshots.fit_parts import result_parts
 from paceline.fit.snapshots.model_state import look_again
 from paceline.fit.snapshots.skipped_fits import FinishedFits
+from paceline.fit.snapshots.source_state import SourceState
 from paceline.fit.snapshots.training_state import parts_of
 from paceline.fit.snapshots.validation import Validation
 from paceline.resilience.copy_buffers import CopyBuffers

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from paceline.data.items.streams import stream_of
 from paceline.fit import compat
 from paceline.fit.epochs import epoch_iterator_class
 from paceline.fit.snapshots.data_cursor import DataCursor
-from paceline.fit.snapshots.data_replay import draw_skipped_batches, skip_batches_later
+from paceline.fit.sources.generators import skip_batches_later
 
 
 def numbers(noted: list[int], end: int = 100) -> Iterator[int]:
@@ -22,16 +23,19 @@ def numbers(noted: list[int], end: int = 100) -> Iterator[int]:
         yield number
 
 
+def use(generator: Any) -> None:
+    stream_of(generator).use(generator)
+
+
 def test_batches_are_drawn_from_the_same_generator_only_and_once() -> None:
     first: list[int] = []
     other: list[int] = []
     generator: Any = numbers(first)
     skip_batches_later(generator, 5, is_chief=True)
-    for data in (numbers(other), [1], None, np.zeros(3), zip([1], [2], strict=True)):
-        draw_skipped_batches(data)
+    use(numbers(other))
     assert (first, other) == ([], [])
-    draw_skipped_batches(generator)
-    draw_skipped_batches(generator)
+    use(generator)
+    use(generator)
     assert first == [0, 1, 2, 3, 4]
     assert next(generator) == 5
 
@@ -39,7 +43,7 @@ def test_batches_are_drawn_from_the_same_generator_only_and_once() -> None:
 def test_one_that_ends_before_is_at_its_end() -> None:
     generator: Any = numbers([], end=3)
     skip_batches_later(generator, 5, is_chief=False)
-    draw_skipped_batches(generator)
+    use(generator)
     assert list(generator) == []
 
 
@@ -61,7 +65,7 @@ def test_they_are_drawn_from_the_random_numbers_of_then_and_those_of_now_stay() 
     generator: Any = drawing()
     skip_batches_later(generator, 3, is_chief=True)
     random.seed(2)
-    draw_skipped_batches(generator)
+    use(generator)
     assert random.random() == random.Random(2).random()
 
 
@@ -84,6 +88,7 @@ def test_a_passed_over_fit_reads_what_keras_looks_at_and_no_more(given_again: bo
     assert cursor.cursor.batches == (7, 7)
     assert len(noted) < 7
     again = epochs_of(generator if given_again else batches())
-    first, _ = next(again.stream.begin())
+    again.source.begin()
+    first, _ = next(again.data_adapter.generator())
     # Each of the two had read a batch more than its steps had asked for, and began with the two that Keras looked at.
     assert first[0, 0] == (2 + 6 + 6 if given_again else 0)

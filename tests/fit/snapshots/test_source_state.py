@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.fit.snapshots.data_position import SourceState
+from paceline.fit.snapshots.source_state import SourceState
 from paceline.resilience.object_state import MAX_SMALL_BYTES, frozen
 
 NUM_ROWS = MAX_SMALL_BYTES // 8 + 1

@@ -15,13 +15,11 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
 from paceline.data.compat import inputs_of
-from paceline.data.python_faults import kept_fault_raised
 
 _BATCHES_AHEAD = 1
 
@@ -33,6 +31,8 @@ class Stream:
         self.lock = threading.RLock()
         self.has_ended = False
         """Whether the generator had no more batches."""
+        self.skip: Callable[[Iterator[Any]], None] | None = None
+        """Called with the generator before that is used again: takes from it what a resumed run had taken."""
         self._readings: list[Reading] = []
 
     def begin(self, generator: Iterator[Any], first_batches: Sequence[Any]) -> "Reading":
@@ -42,13 +42,20 @@ class Stream:
             generator: The stream's.
             first_batches: What Keras has looked at of it. Each of Keras's iterators begins with them.
         """
-        self.settle()
+        self.use(generator)
         reading = Reading(self, generator, first_batches)
         self._readings.append(reading)
         return reading
 
+    def use(self, generator: Iterator[Any]) -> None:
+        """The generator is about to be used, and stands where its next reader is to begin."""
+        skip, self.skip = self.skip, None
+        if skip is not None:
+            skip(generator)
+        self.settle()
+
     def settle(self) -> None:
-        """The generator is about to be used: what its readings are due to have read of it has been read now."""
+        """What its readings are due to have read of it has been read now."""
         with self.lock:
             for reading in self._readings:
                 reading.read_what_is_due()
@@ -82,7 +89,6 @@ class Reading:
         self._first_batches = tuple(first_batches)
         self._ahead: deque[Callable[[], Any]] = deque()
         """Read by others than the thread, which takes them from here."""
-        end_with_the_call(self)
 
     def __iter__(self) -> "Reading":
         return self
@@ -158,59 +164,3 @@ def read_as_asked_for(dataset: Any) -> Any:
 def one_ahead(dataset: Any) -> Any:
     """What TensorFlow reads in a thread while a step runs: never more than a reading is due to have read."""
     return dataset.prefetch(_BATCHES_AHEAD)
-
-
-class AnyReading(Protocol):
-    """What reads data for a call."""
-
-    def end(self) -> None:
-        """Nobody asks any more."""
-
-    def leave(self) -> None:
-        """As `end`, but nothing is waited for."""
-
-
-class _Here(threading.local):
-    """What this thread is in the middle of."""
-
-    def __init__(self) -> None:
-        self.readings: list[AnyReading] | None = None
-        """Begun in the outermost call; None: there is none."""
-
-
-_here = _Here()
-
-
-def end_with_the_call(reading: AnyReading) -> None:
-    """`reading` ends when the outermost `fit`, `evaluate` or `predict` of this thread does, if it is in one."""
-    if _here.readings is not None:
-        _here.readings.append(reading)
-
-
-@contextmanager
-def readings_ended() -> Iterator[None]:
-    """Around `fit`, `evaluate` or `predict`: afterwards the readings that it has begun have ended.
-
-    Raises:
-        Exception: the refusal of a batch while it was read.
-    """
-    if _here.readings is not None:  # within a `fit`: the next reader of a generator sees to it, or the `fit`
-        yield
-        return
-    readings: list[AnyReading] = []
-    _here.readings = readings
-    is_interrupted = True
-    try:
-        with kept_fault_raised():
-            yield
-        is_interrupted = False
-    except Exception:  # the script may catch it, and go on with the generator
-        is_interrupted = False
-        raise
-    finally:
-        _here.readings = None
-        for reading in readings:
-            if is_interrupted:  # from the keyboard: nothing is waited for, a generator may never go on
-                reading.leave()
-            else:
-                reading.end()

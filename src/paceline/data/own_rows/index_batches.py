@@ -34,6 +34,11 @@ class IndexDivision:
         return f"by index 2: {','.join(behind)}"
 
     @property
+    def counts_epochs(self) -> bool:
+        """Whether an epoch and a batch say where an iterator stands; else what has been read says so."""
+        return [compat.kind_of(one) for one in self.order] in ([], ["Repeat"])
+
+    @property
     def mapped(self) -> list[str]:
         """The names of the functions that this rank calls for its own rows only."""
         return [name_of_map(one) for one in self.maps]
@@ -89,12 +94,11 @@ def own_rows_by_index(division: IndexDivision, rank: int, size: int, log: Finger
             flat = rows_of_map(one, range(*local_slice(fixed_rows(one) or 0, rank, size)), flat)
         return packing(spec, None)(*flat)
 
-    if [compat.kind_of(one) for one in order] in ([], ["Repeat"]):
+    if division.counts_epochs:
         repeats = int(compat.count_of(order[0])) if order else 1
         reading = source.reading(repeats)
         own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind)
         return with_reading(own, reading)
-    # What has been read says where an iterator stands.
     own = source.batches(source.reading(), rank, size, log=log, behind=behind)
     for one in order:
         own = in_order_of(one, own)

@@ -1,14 +1,4 @@
-"""Tracks the position of a `fit` in its data, and restores it.
-
-kind                      how a run comes back to its position
-tf.data, arrays           the iterator's own state, while that is small: nothing is read again
-the same, with much       as many iterators are made as before, the last one is read up to the position
-  in shuffle buffers
-PyDataset                 from its position: only the order of the batches is drawn again (`SourceState`)
-source by index           from its position, a few numbers (`data/indexed/readings.py`)
-generator                 read from its beginning, as each iterator had read it (`data/items/streams.py`)
-function on workers       not at all: each worker's dataset begins anew
-"""
+"""Tracks the position of a `fit` in its data, and restores it: what each source does for that is the source's."""
 
 import dataclasses
 import logging
@@ -17,22 +7,10 @@ from typing import Any
 
 import keras
 
-from paceline.data.items.streams import num_read_behind
 from paceline.errors import ConfigurationError
-from paceline.fit import compat
-from paceline.fit.dataset_functions import ReadElsewhere
-from paceline.fit.snapshots.data_position import (
-    DATA,
-    GENERATORS,
-    SOURCE,
-    Begin,
-    Cursor,
-    DataPosition,
-    SavedIterator,
-    SourceState,
-    path_of,
-)
-from paceline.fit.snapshots.data_replay import Replaying, begin_at, draw_again, read_stream_again, skip_batches_later
+from paceline.fit.snapshots.data_position import DATA, GENERATORS, SOURCE, Begin, Cursor, DataPosition, path_of
+from paceline.fit.snapshots.source_state import SourceState
+from paceline.fit.sources.source import Source
 from paceline.resilience.object_state import Frozen, Tensors, encode, frozen
 from paceline.resilience.parts import Part, Scope
 from paceline.resilience.random_generators import capture_generators as capture_random
@@ -73,11 +51,10 @@ class DataCursor:
         self._pending_batches = 0
         self._target: DataPosition | None = None
         self._is_due_to_skip = False
-        self._is_python = isinstance(epochs.data_adapter, (compat.PyDatasetAdapter, compat.GeneratorDataAdapter))
-        self._iterator = SavedIterator(epochs, is_chief)
-        self.source = SourceState(self.python_source if follows_source else None, is_chief)
+        self._source: Source = epochs.source
+        self._source.speaks = is_chief
+        self.held = SourceState(self._source.py_dataset if follows_source else None, is_chief)
         """What a `PyDataset` holds besides its data."""
-        self._has_said = False
 
     @property
     def element_spec(self) -> Any:
@@ -101,7 +78,7 @@ class DataCursor:
     def validation_ends(self) -> None:
         """Its iterator is not read on."""
         if self._batches:
-            self._batches[-1] = self._epochs.num_taken
+            self._batches[-1] = self._source.num_asked
 
     def step_taken(self, end_step: int) -> None:
         """The step that ends with `end_step` has been taken."""
@@ -112,13 +89,7 @@ class DataCursor:
     @property
     def cursor(self) -> Cursor:
         """How far the run has read."""
-        batches = self._batches if self._epochs.reading is None else self._batches[-1:]
-        return Cursor(self._epoch, self._step, tuple(batches), self._steps_seen)
-
-    @property
-    def python_source(self) -> Any:
-        """The `PyDataset` that is read; None: another kind of data."""
-        return getattr(self._epochs.data_adapter, "py_dataset", None)
+        return Cursor(self._epoch, self._step, self._source.counted(self._batches), self._steps_seen)
 
     def part(self, has_stopped: Callable[[], bool]) -> Part:
         """The position in the data; `has_stopped` says whether a callback has ended the epoch in this step."""
@@ -134,7 +105,8 @@ class DataCursor:
         is_over, begin = self._is_over or has_stopped, self._begin
         if is_over:  # Keras has told the source that the epoch ends, and will not say so again
             begin = dataclasses.replace(begin, source=self._source_now())
-        return DataPosition(self.cursor, begin, self._epochs._num_batches, *self._iterator.state(self._live), is_over)
+        of_source = self._source.position(self._batches, self._live)
+        return DataPosition(self.cursor, begin, self._epochs._num_batches, of_source, is_over)
 
     # Between Keras's epoch iterator and its dataset.
 
@@ -149,45 +121,13 @@ class DataCursor:
             self._begin = self._begin_of_epoch
             self._batches.append(0)
             self._steps_seen = 0
-            self._live = iter(dataset)
+            self._live = self._source.made(dataset)
         else:
-            self._live = self._come_to(target, dataset)
+            self._live = self._source.go_on(dataset, target.of_source)
             self._step, self._steps_seen = target.cursor.step, target.cursor.steps_seen
             self._batches = [*target.cursor.batches]
-            self._epochs.num_taken = self._batches[-1] if self._batches else 0
-        if not self._has_said:
-            self._has_said = True
-            if target is None:
-                self._iterator.made(self._live)  # and says now what would not be repeated
-            self._iterator.warn_if_unseeded()
+            self._source.num_asked = self._batches[-1] if self._batches else 0
         return self._live
-
-    def _come_to(self, target: DataPosition, dataset: Any) -> Any:
-        if isinstance(dataset, ReadElsewhere):
-            return dataset.begin_anew(is_told=self._is_chief)
-        *before, current = target.cursor.batches or (0,)
-        if self._epochs.reading is not None:
-            self._epochs.reading.begin_at(current)
-            return iter(dataset)
-        if target.state is not None and target.form == self._iterator.form:
-            self._epochs.draws.go_on(target.cursor.batches)
-            live = iter(dataset)
-            self._iterator.put_back(live, target.state)
-            return live
-        adapter = self._epochs.data_adapter
-        if isinstance(adapter, compat.GeneratorDataAdapter):
-            return read_stream_again(self._epochs.stream, dataset, before, current, self._is_chief)
-        if self._epochs.draws.are_counted:
-            self._epochs.draws.go_on(target.cursor.batches)
-        else:
-            draw_again(self._epochs._distributed_dataset, before, self._is_chief)
-        if isinstance(adapter, compat.PyDatasetAdapter) and adapter.enqueuer is None:
-            begin_at(adapter, current)
-            current = 0
-        live = iter(dataset)
-        self._iterator.made(live)
-        Replaying(current, self._is_chief).read(live, current)
-        return live
 
     def steps(self, items: Iterator[Any]) -> Iterator[Any]:
         """Keras's steps of an epoch, without those that have been taken."""
@@ -204,7 +144,7 @@ class DataCursor:
             self._begin = self._begin_of_epoch = target.begin
             after = capture_random()
             restore_generators(target.begin.generators.value)
-            self.source.put_back(target.begin.source.value)
+            self.held.put_back(target.begin.source.value)
             if target.is_over:
                 self._come_behind_steps(target)
                 self._end_replay(target, after)
@@ -224,7 +164,7 @@ class DataCursor:
         """Those of an epoch: as the data say; where they do not, or may say so later, as they had been found to be."""
         then = target.num_batches
         now: int | None = self._epochs._num_batches
-        if then is None or now is None or then == now or self._is_python:
+        if then is None or now is None or then == now or self._source.is_python:
             return then
         if self._is_chief:
             _LOGGER.warning(
@@ -241,8 +181,7 @@ class DataCursor:
 
         A generator is read ahead in another thread, further in each run. It draws on from where its last batch left it.
         """
-        is_py_dataset = isinstance(self._epochs.data_adapter, compat.PyDatasetAdapter)  # draws where an epoch begins
-        read_from = [] if is_py_dataset else drawn_from(target.begin.generators.value)
+        read_from = drawn_from(target.begin.generators.value) if self._source.draws_ahead else []
         restore_generators(generators, left_out=read_from)
 
     def _come_behind_steps(self, target: DataPosition) -> None:
@@ -268,23 +207,9 @@ class DataCursor:
         return item[0], item[-2]
 
     def advance(self, batches: Sequence[int]) -> None:
-        """Leaves the data as they are after iterators from which so many `batches` each have been read.
-
-        Each draws its seeds when it is made; what has been read matters only where they are one stream, and only once
-        somebody goes on with it (`data_replay.py`).
-        """
-        adapter = self._epochs.data_adapter
+        """See `Source.pass_over`."""
         self._batches += batches
-        if isinstance(adapter, compat.GeneratorDataAdapter):
-            skip_batches_later(
-                self._epochs.given, num_read_behind(len(compat.first_batches(adapter)), batches), self._is_chief
-            )
-            return
-        if self._epochs.reading is None:  # numbers of epochs are with the generators
-            if self._epochs.draws.are_counted:
-                self._epochs.draws.pass_over(batches)
-            else:
-                draw_again(self._epochs._distributed_dataset, batches, self._is_chief)
+        self._source.pass_over(batches)
 
     def _now(self) -> Begin:
         tensors: Tensors = {}
@@ -292,7 +217,7 @@ class DataCursor:
 
     def _source_now(self) -> Frozen:
         tensors: Tensors = {}
-        return frozen(self.source.encode(tensors, path_of(SOURCE)), tensors)
+        return frozen(self.held.encode(tensors, path_of(SOURCE)), tensors)
 
 
 class _Followed:

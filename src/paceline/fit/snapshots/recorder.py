@@ -216,7 +216,7 @@ class Recorder(FitObserver):
         """The validation of an epoch is about to begin, before it resets the metrics."""
         self._data.end_steps()  # type: ignore[union-attr]
         if (epochs := compat.validation_iterator(self.model)) is not None:
-            self._validation.begins(epochs.data_cursor)
+            self._validation.begins(epochs.cursor)
         # Callbacks may change the model in a validation (SwapEMAWeights), and its own layers draw numbers.
         self._before_validation = self._captured()
         self._before_validation.settle()
@@ -287,7 +287,7 @@ class Recorder(FitObserver):
         with self._world.clock.during(Phase.SNAPSHOT):
             self._engine.settle(self.model)  # under parameter servers the cursor is ahead of the steps that have ended
             compat.wait_for_callbacks(self._callbacks)
-            of_end = [self._data.source.part()] if ends_fit else []  # the next `fit` may go on from it
+            of_end = [self._data.held.part()] if ends_fit else []  # the next `fit` may go on from it
             return capture([*self._parts(), self._csv_files, *of_end], self._manager.layout)
 
     def _take(self, captured: Captured, *, ends_fit: bool = False) -> None:

@@ -159,7 +159,7 @@ class SkippedFit(FitObserver):
         results = result_parts(model, lambda: callbacks, is_chief=self._world.is_chief, speaks=self._speaks)
         if self._end is not None:
             validation = Validation(arguments.get("validation_data"), self._speaks)
-            self._snapshot.restore([self._data.source.part(), validation.part(), *results])
+            self._snapshot.restore([self._data.held.part(), validation.part(), *results])
             validation.pass_over()
             self._say_where_it_comes_from(history.epoch, arguments)
         else:

@@ -4,16 +4,13 @@ step ─ step ─► reset ─► on_test_begin ─► batches ─► step ─ s
 A source is as it was here ▲     ▲ and here, once Keras has told it that an epoch ends, after which it may shuffle.
 """
 
-from types import GeneratorType
 from typing import Any
 
 import keras
 
-from paceline.data.items.streams import num_read_behind
-from paceline.fit import compat
 from paceline.fit.snapshots.data_cursor import DataCursor
-from paceline.fit.snapshots.data_position import SourceState
-from paceline.fit.snapshots.data_replay import skip_batches_later
+from paceline.fit.snapshots.source_state import SourceState
+from paceline.fit.sources.generators import pass_over_unseen
 from paceline.resilience.object_state import Frozen, Tensors, decode, frozen
 from paceline.resilience.parts import Arrays, Part, Saved, Scope
 from paceline.resilience.random_generators import capture_generators, restore_generators
@@ -67,9 +64,7 @@ class Validation:
 
     def pass_over(self) -> None:
         """None begins in this `fit`, which had ended: a generator is left where they had left it."""
-        if isinstance(self._given, GeneratorType) and self._batches:
-            num_first = compat.NUM_LOOKED_AT
-            skip_batches_later(self._given, num_first + num_read_behind(num_first, self._batches), self._is_chief)
+        pass_over_unseen(self._given, self._batches, self._is_chief)
 
     def part(self) -> Part:
         """The position in the data of the validations, and whether one was running: that one begins again."""

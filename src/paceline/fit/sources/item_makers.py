@@ -18,15 +18,12 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-import keras
 import numpy as np
 
 from paceline.comm.group import Group, Reduction
 from paceline.comm.memory_ring import HostRings, form_rings, ranks_of_this_host
 from paceline.data.items.item_rings import ItemRings, RingDivision, is_dense_with_rows
-from paceline.data.items.streams import end_with_the_call
-from paceline.fit.enqueuers import EnqueuerOfSome, IdleEnqueuer, draw_order
-from paceline.fit.snapshots.data_replay import begin_anyhow
+from paceline.fit.sources.enqueuers import EnqueuerOfSome, begin_anyhow, draw_order
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
 from paceline.resilience.baseline import Baseline
 from paceline.resilience.object_state import MAX_SMALL_BYTES, Tensors, decode
@@ -105,11 +102,10 @@ class ItemMakers:
         if deals:
             self._enqueuer = adapter.enqueuer = EnqueuerOfSome(adapter, rings.number, rings.size)
         elif self._has_enqueuer and not self._makes:
-            adapter.enqueuer = IdleEnqueuer(adapter)
+            adapter.enqueuer = EnqueuerOfSome(adapter, 0, 0)
         own: Group = strategy.group
         first_item = None if self._enqueuer is None else self._enqueuer.first_item
         self.items = ItemRings(rings, spec, own.rank, own.size, self._make, first_item)
-        end_with_the_call(self.items)
         one_makes_all = f"{_ONE_MAKES_ALL}; {_DRAWS if self._has_enqueuer else _HINT}"
         self.division = RingDivision(self.items, spec, _EACH_MAKES_SOME if deals else one_makes_all)
         self._begin_epoch, self._end_epoch = adapter.on_epoch_begin, adapter.on_epoch_end
@@ -185,12 +181,6 @@ class ItemMakers:
             return b""
         left_out = {"python", "numpy"} - drawn
         return pickle.dumps((capture_generators(), left_out, before.changes() if is_changed else (None, {})))
-
-
-def untouched(data: Any) -> Untouched | None:
-    """What to compare `data` with when Keras has looked at its first items; None: that will say nothing."""
-    has_threads = isinstance(data, keras.utils.PyDataset) and data.workers > 1 and not data.use_multiprocessing
-    return Untouched(data) if has_threads else None
 
 
 def outlives_epoch(adapter: Any, steps_per_epoch: int | None) -> bool:

@@ -11,31 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 
-class IdleEnqueuer:
-    """Stands in for Keras's enqueuer on a rank that makes no items: it draws the order of the items, as that does."""
-
-    def __init__(self, adapter: Any) -> None:
-        self._adapter = adapter
-        self._is_running = False
-
-    def start(self) -> None:
-        """An epoch begins, unless it has begun."""
-        if not self._is_running:
-            self._is_running = True
-            draw_order(self._adapter)
-
-    def stop(self) -> None:
-        """An epoch ends."""
-        self._is_running = False
-
-
 class EnqueuerOfSome:
     """Keras's enqueuer for the items of one of several ranks.
 
     Args:
         adapter: With Keras's own enqueuer.
         number: This rank's, from 0.
-        size: How many ranks share the items out.
+        size: How many ranks share the items out; 0: this rank makes none.
     """
 
     def __init__(self, adapter: Any, number: int, size: int) -> None:
@@ -43,38 +25,40 @@ class EnqueuerOfSome:
         self._kind = type(adapter.enqueuer)
         self._number, self._size = number, size
         self._order: list[int] = []
+        self._own: list[int] = []
+        self._is_running = False
         self._enqueuer: Any = None
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """An epoch begins, unless it has begun."""
         with self._lock:
-            if self._enqueuer is not None:
+            if self._is_running:
                 return
-            source = self._adapter.py_dataset
+            self._is_running, source = True, self._adapter.py_dataset
             self._order = draw_order(self._adapter)
-            some = SomeItems(source, self._order[self._number :: self._size])
-            self._enqueuer = self._kind(
-                some,
-                workers=source.workers,
-                use_multiprocessing=source.use_multiprocessing,
-                max_queue_size=source.max_queue_size,
-                shuffle=False,
-            )
-            self._enqueuer.start()
+            self._own = self._order[self._number :: self._size] if self._size else []
+            if self._size:
+                self._enqueuer = self._kind(
+                    SomeItems(source, self._own),
+                    workers=source.workers,
+                    use_multiprocessing=source.use_multiprocessing,
+                    max_queue_size=source.max_queue_size,
+                    shuffle=False,
+                )
+                self._enqueuer.start()
 
     def stop(self) -> None:
         """An epoch ends; waits for threads and processes."""
         with self._lock:
-            enqueuer, self._enqueuer = self._enqueuer, None
+            self._is_running, enqueuer, self._enqueuer = False, self._enqueuer, None
         if enqueuer is not None:
             enqueuer.stop()
 
     def items(self) -> Iterator[Any]:
         """Those of this rank, in order."""
         self.start()
-        enqueuer = self._enqueuer
-        num_items = len(self._order[self._number :: self._size])
+        enqueuer, num_items = self._enqueuer, len(self._own)
         made = enqueuer.get() if num_items else iter(())
         # Not stopped behind the last one: by then the next epoch may have begun.
         for item in itertools.islice(made, num_items):
@@ -149,3 +133,32 @@ def draw_order(adapter: Any) -> list[int]:
     if adapter.shuffle:
         random.shuffle(order)
     return order
+
+
+def begin_at(adapter: Any, position: int) -> None:
+    """Makes the next generator of a `PyDatasetAdapter` begin at `position`; those after it are whole.
+
+    One of which nothing has been read, or all, is left as it is: the next generator may be another iterator's.
+    """
+    source: Any = PresentItems(adapter.py_dataset)
+    is_finite = source.num_batches is not None
+    if position == 0 or (is_finite and position >= source.num_batches):
+        return
+    indices = draw_order(adapter)[position:] if is_finite else itertools.count(position)
+
+    def generator() -> Iterator[Any]:
+        begin_anyhow(adapter)
+        for index in indices:
+            yield adapter._standardize_batch(source[index])
+
+    setattr(adapter, _FINITE if is_finite else _INFINITE, generator)
+
+
+def begin_anyhow(adapter: Any) -> None:
+    """The next generator of a `PyDatasetAdapter` may begin where Keras lets it, whatever `begin_at` has said."""
+    for name in (_FINITE, _INFINITE):
+        vars(adapter).pop(name, None)
+
+
+_FINITE, _INFINITE = "_finite_generator", "_infinite_generator"
+"""Methods of a `PyDatasetAdapter`."""
