@@ -21,8 +21,8 @@ from paceline.data.indexed import readings, record_files
 from paceline.data.indexed.epoch_order import BLOCK_ROWS, EpochOrder
 from paceline.data.indexed.index_source import reading_of
 from paceline.data.indexed.record_files import RecordFiles
-from paceline.data.own_rows.local_batches import divided, local_batches, work_of
-from paceline.data.own_rows.stages import Whole
+from paceline.data.own_rows.division import Whole, work_of
+from paceline.data.own_rows.local_batches import divided, local_batches
 
 Epoch = list[list[np.ndarray]]
 _folders = itertools.count()

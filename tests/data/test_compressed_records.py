@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import paceline.data
+from paceline.data.faults import kept_fault_raised
 from paceline.data.own_rows.local_batches import local_batches
-from paceline.data.python_faults import kept_fault_raised
 from paceline.errors import ConfigurationError
 from paceline.seams.install import install_with_keras
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from paceline.data.faults import kept_fault_raised
 from paceline.data.own_rows.local_batches import local_batches
-from paceline.data.python_faults import kept_fault_raised
 
 RECORDS = [random.Random(number).randbytes(30) for number in range(8)]
 IN_FILE = 30 + 16

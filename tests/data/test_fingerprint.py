@@ -21,7 +21,7 @@ def _read(
     log = FingerprintLog(lambda: by_chance, steps)
     local = local_batches(dataset, rank, 2, log=log)
     for _ in range(epochs):
-        log.begin_iterator()
+        log.new_iterator()
         for _ in local.take(6):
             pass
     return log
@@ -60,7 +60,7 @@ def test_of_iterators_that_begin_alike_the_first_batch_behind_is_noted_too() -> 
     logs = []
     for shift in (0, 1):
         log = FingerprintLog(num_repeated=2)
-        log.begin_iterator()
+        log.new_iterator()
         shifted = _numbers(8).concatenate(_numbers(24).skip(2 + shift))
         for _ in local_batches(shifted, 0, 2, log=log):
             pass
@@ -191,7 +191,7 @@ def test_a_rank_that_reads_ahead_is_no_difference() -> None:
         log = FingerprintLog(steps_per_epoch=3)
         local = local_batches(data, rank, 2, log=log)
         for _ in range(3):
-            log.begin_iterator()
+            log.new_iterator()
             for _, _ in zip(range(ahead), local, strict=False):
                 pass
         logs.append(log)
@@ -202,7 +202,7 @@ def test_a_late_difference_is_found_among_many_epochs() -> None:
     logs = [_read(_numbers(), rank, epochs=12) for rank in range(2)]
     _compare(logs)
     for log, data in zip(logs, (_numbers(), _numbers().skip(1)), strict=True):
-        log.begin_iterator()
+        log.new_iterator()
         for _ in local_batches(data, 0, 2, log=log):
             pass
     with pytest.raises(DesynchronizedError):

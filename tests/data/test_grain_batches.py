@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import paceline.data
 from paceline.data.indexed.grain_batches import by_index
+from paceline.data.own_rows.division import Whole
 from paceline.data.own_rows.local_batches import divided, local_batches
-from paceline.data.own_rows.stages import Whole
 
 grain = pytest.importorskip("grain")
 

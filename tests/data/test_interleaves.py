@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from paceline.data.order import interleaves
+from paceline.data.order import stage_orders
 
 
 def _rows(**options: Any) -> list[int]:
@@ -19,11 +19,11 @@ def _rows(**options: Any) -> list[int]:
 def test_a_bound_worker_reads_as_one_that_is_not(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     own, all_cores = os.sched_getaffinity(0), _rows(**options)
     # TensorFlow has counted the cores of this process, and counts them no more: so the rule is compared with it.
-    length = interleaves.cycle_length_of(len(own), options.get("num_parallel_calls"))
+    length = stage_orders.cycle_length_of(len(own), options.get("num_parallel_calls"))
     assert _rows(cycle_length=length, **options) == all_cores
 
-    monkeypatch.setattr(interleaves._Host, "num_cores", 9)
-    monkeypatch.setattr(tf.data.Dataset, "interleave", interleaves.as_unbound(tf.data.Dataset.interleave))
+    monkeypatch.setattr(stage_orders._Host, "num_cores", 9)
+    monkeypatch.setattr(tf.data.Dataset, "interleave", stage_orders.as_unbound(tf.data.Dataset.interleave))
     of_nine = {None: 9, 1: 1, tf.data.AUTOTUNE: 3}[options.get("num_parallel_calls")]
     in_cycles = _rows(cycle_length=of_nine, **options)
     assert _rows(**options) == in_cycles

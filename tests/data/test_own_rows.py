@@ -14,8 +14,9 @@ import paceline.data
 from paceline.data.batch_rows import rows_of_full_batch
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.order.iterator_state import iterator_state, num_shuffles, restore_iterator
-from paceline.data.own_rows.local_batches import divided, form_of, local_batches, work_of
-from paceline.data.own_rows.stages import Division, Whole
+from paceline.data.own_rows.division import Whole, form_of, work_of
+from paceline.data.own_rows.local_batches import divided, local_batches
+from paceline.data.own_rows.own_rows import Division
 from paceline.seams.install import install_with_keras
 
 install_with_keras()
@@ -455,7 +456,7 @@ def test_states_fit_iterators_of_the_same_form_only() -> None:
 def test_ranks_whose_maps_differ_have_other_fingerprints() -> None:
     logs = [FingerprintLog() for _ in range(3)]
     for log, factor in zip(logs, (2, 2, 3), strict=True):
-        log.begin_iterator()
+        log.new_iterator()
         dataset = tf.data.Dataset.range(3, 20).map(lambda row, factor=factor: row * factor).batch(4)
         _read(local_batches(dataset, 1, 2, log=log))
     assert logs[0].of_batch(0) == logs[1].of_batch(0) is not None
@@ -480,7 +481,7 @@ def test_workers_may_have_their_files_in_directories_of_their_own(tmp_path: Path
         paths = [str(tmp_path / directory / "x" / name) for name in names]
         for path in paths:
             Path(path).write_bytes(b"same")
-        log.begin_iterator()
+        log.new_iterator()
         _read(local_batches(tf.data.Dataset.from_tensor_slices(paths).map(tf.io.read_file).batch(3), 1, 2, log=log))
     assert logs[0].of_batch(0) == logs[1].of_batch(0) is not None
     assert logs[0].of_batch(0) != logs[2].of_batch(0)

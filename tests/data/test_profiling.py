@@ -12,7 +12,8 @@ import tensorflow as tf
 import paceline.data
 from paceline.data.compat import unbounded_threads
 from paceline.data.indexed.index_source import mark_as_source
-from paceline.data.own_rows.local_batches import divided, work_of
+from paceline.data.own_rows.division import work_of
+from paceline.data.own_rows.local_batches import divided
 from paceline.data.timing import profiling
 from paceline.data.timing.rebuilding import UnknownStageError, mapped_again, with_change
 from paceline.data.timing.stage_waits import waits_of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from paceline.data.order.repetitions import with_own_draws
+from paceline.data.order.repetitions import OwnDraws, with_own_draws
 from paceline.data.order.shuffles import draw_as_iterators, draws_as_read
 from paceline.seams.install import install_with_keras
 
@@ -68,13 +68,13 @@ def test_what_is_counted_is_what_tensorflow_draws(name: str) -> None:
     """A `repeat` makes another iterator at its end; a buffer is filled with rows of the next repetition, too."""
     plain, own = _made(PIPELINES[name]), _made(PIPELINES[name])
     _, draws = with_own_draws(own)
-    assert draws.are_counted
+    assert isinstance(draws, OwnDraws)
     length = int(plain.cardinality())
     for number in range(1, length + 2 if length >= 0 else 15):
         iterator = iter(plain)
         for _ in range(number):
             next(iterator, None)
-        draws.begin()
+        draws.new_iterator()
         draws.ask_for(number)
         assert _first(own) == _first(plain), number
 

@@ -206,7 +206,7 @@ def test_arrays_are_gathered_by_the_rank_whose_rows_they_are(shuffle: Any, rows:
     locals_ = [local_batches(build(), rank, 3, log=log) for rank, log in enumerate(logs)]
     for _ in range(2):
         for log in logs:
-            log.begin_iterator()
+            log.new_iterator()
         whole, *ranks = ([tf.nest.flatten(batch) for batch in dataset] for dataset in (one, *locals_))
         for batch, *parts in zip(whole, *ranks, strict=True):
             for leaf, *own in zip(batch, *parts, strict=True):

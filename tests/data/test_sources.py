@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -85,7 +86,7 @@ def _python(row: Any) -> Any:
 
 def _own_rows() -> Any:
     rows = paceline.data.rows(np.arange(NUM_ROWS), BATCH_ROWS, shuffle=True)
-    return mark_as_local(source_of(Opened(rows, None, None, rows, None)).rows(0, 1))
+    return mark_as_local(source_of(Opened(rows, None, SimpleNamespace(num_batches=None), rows, None)).rows(0, 1))
 
 
 def process(monkeypatch: pytest.MonkeyPatch) -> None:

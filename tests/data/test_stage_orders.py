@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from paceline.data.own_rows.own_rows import in_order
-from paceline.data.own_rows.stages import Division, division_of
+from paceline.data.own_rows.own_rows import Division, in_order
+from paceline.data.own_rows.stages import division_of
 from worlds import Worlds
 
 SCRIPT = Path(__file__).parent / "order_jobs.py"

@@ -2,7 +2,7 @@
 
 import sys
 
-from paceline.data.items.thread_turns import ShortTurns
+from paceline.data.items.item_rings import ShortTurns
 
 
 def test_turns_are_as_before_when_the_last_one_has_ended() -> None:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -32,7 +33,10 @@ def test_a_py_dataset_draws_by_chance_if_it_has_workers(workers: int, by_chance:
 @pytest.mark.parametrize(("calls", "by_chance"), [(None, False), (2, True)])
 def test_a_dataset_draws_by_chance_if_it_draws_in_parallel(calls: int | None, by_chance: bool) -> None:
     dataset = tf.data.Dataset.range(8).map(lambda row: row + tf.random.uniform([], 0, 9, tf.int64), calls)
-    assert source_of(Opened(None, None, None, dataset.batch(4), None)).draws_by_chance() == by_chance
+    assert (
+        source_of(Opened(None, None, SimpleNamespace(num_batches=None), dataset.batch(4), None)).draws_by_chance()
+        == by_chance
+    )
 
 
 def _pairs(number: int) -> Any:

@@ -28,8 +28,8 @@ from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.launched import launched_identity
 from paceline.cluster.spec import DATA
 from paceline.comm.world import World, current_world
-from paceline.data.order.interleaves import note_cores_before_binding
 from paceline.data.order.seeds import agree_seeds, draw_at_first_import_of_keras
+from paceline.data.order.stage_orders import note_cores_before_binding
 from paceline.errors import EXIT_INTERRUPTED
 from paceline.importing import after_import, around_import
 from paceline.leaving import flush_output, leave_script, run_exit_handlers

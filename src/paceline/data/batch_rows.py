@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from paceline.cluster.row_shares import begins, shares_in
 from paceline.data import compat
+from paceline.data.faults import keeps_fault
 from paceline.data.own_rows.row_wise import is_row_wise
-from paceline.data.python_faults import keeps_fault
 
 Number = TypeVar("Number")
 
@@ -195,25 +195,17 @@ class DataDescription:
 def describe_data(
     dataset: Any,
     *,
-    batch_size: int | None,
+    batch_size: int | None = None,
     num_batches: int | None = None,
-    is_local: bool,
-    steps_per_epoch: int | None,
-    of_arrays: bool,
+    is_local: bool = False,
+    steps_per_epoch: int | None = None,
+    of_arrays: bool = False,
     work: str = "",
     facts: tuple[str, ...] = (),
 ) -> DataDescription:
-    """Describes `dataset` without reading it.
+    """Describes `dataset`, of batches, without reading it; `of_arrays` says that Keras has made it of arrays.
 
-    Args:
-        dataset: A `tf.data.Dataset` of batches.
-        batch_size: Rows of a full batch, if the script has named them; else the dataset is asked.
-        num_batches: Batches of an epoch, if Keras knows; else the dataset is asked.
-        is_local: Whether its batches hold this rank's rows only.
-        steps_per_epoch: What the user asks for.
-        of_arrays: Whether Keras has made the batches, from arrays.
-        work: What each rank reads and makes of it.
-        facts: What a source by index says of itself.
+    For the other arguments see `DataDescription`. Sizes that are None are asked of the dataset.
     """
     return DataDescription(
         is_local=is_local,

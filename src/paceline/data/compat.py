@@ -241,6 +241,8 @@ class Seeds:
     """
 
     def __init__(self, like: Any) -> None:
+        self.draws: Any = None
+        """How many there were, for `order/seed_draws.py`, once somebody has asked."""
         self.handle, _ = tf.raw_ops.AnonymousSeedGenerator(
             seed=like._seed, seed2=like._seed2, reshuffle=like._reshuffle_each_iteration
         )

@@ -80,7 +80,7 @@ class FingerprintLog:
         self.has_warned = False
         """Whether it has been said that ranks augment differently."""
 
-    def begin_iterator(self) -> None:
+    def new_iterator(self) -> None:
         """A new iterator over the dataset is about to be made."""
         self._iterator += 1
 

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
-from paceline.data.own_rows.stages import BATCHES
+from paceline.data.own_rows.staying_maps import BATCHES
 
 _CALLS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 

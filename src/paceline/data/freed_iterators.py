@@ -10,6 +10,7 @@ also with arrays, of which Keras makes such datasets. Delete this file when Tens
 import functools
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -25,15 +26,17 @@ def freed_in_threads(dataset: Any) -> Any:
     """
     if not isinstance(dataset, tf.data.Dataset) or any(map(writes_file, with_sources(dataset))):
         return dataset
-    return _FreedInThreads(dataset)
+    return Iterable(lambda: freed_in_thread(iter(dataset)))
 
 
-class _FreedInThreads:
-    def __init__(self, dataset: tf.data.Dataset) -> None:
-        self._dataset = dataset
+class Iterable:
+    """Has a function make its iterators."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
 
     def __iter__(self) -> Any:
-        return freed_in_thread(iter(self._dataset))
+        return self._make()
 
 
 def freed_in_thread(iterator: Any) -> Any:

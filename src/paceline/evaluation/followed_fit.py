@@ -25,8 +25,8 @@ from paceline.evaluation.follower import Follower
 from paceline.evaluation.snapshot_source import SnapshotSource
 from paceline.evaluation.weight_source import Weights
 from paceline.fit import compat
-from paceline.fit.dataset_functions import dataset_made, is_dataset_function
 from paceline.fit.snapshots.resumable_fit import snapshot_options
+from paceline.fit.sources.kinds import dataset_made, is_dataset_function
 from paceline.resilience.job_end import job_has_ended
 
 _LOGGER = logging.getLogger("paceline")

@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.data.own_rows.local_batches import rows_of
+from paceline.data.own_rows.division import rows_of
 from paceline.fit import batch_statistics
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.one_workers_step import traced_step, users_line_in_step

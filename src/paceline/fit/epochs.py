@@ -5,10 +5,10 @@ import warnings
 from types import SimpleNamespace
 from typing import Any
 
-from paceline.data.freed_iterators import freed_in_threads
+from paceline.data.freed_iterators import Iterable, freed_in_threads
 from paceline.data.indexed.grain_batches import by_index
 from paceline.fit.engine import engine_for
-from paceline.fit.predictions import CountedBatches
+from paceline.fit.predictions import counted_batches
 from paceline.fit.run import Run, observer
 from paceline.fit.snapshots.data_cursor import Unfollowed
 from paceline.fit.sources.kinds import before_look
@@ -49,7 +49,7 @@ def epoch_iterator_class(keras_class: Any) -> Any:
             self.source: Source = engine_for(distribute_strategy).source(opened, self.predicting_model)
             """What it reads."""
             self._distributed_dataset = self.source.batches
-            self._num_batches: int | None = self.source.num_batches(self.data_adapter.num_batches)
+            self._num_batches: int | None = self.source.num_batches
             self._whole_batch = batch_of(self.source.description)
             self.cursor = _cursor_of(self)
             """Who follows it through its data."""
@@ -57,7 +57,8 @@ def epoch_iterator_class(keras_class: Any) -> Any:
         def _get_iterator(self) -> Any:
             # Keras asks whenever it makes a new iterator over the dataset.
             self.source.begin()
-            return _ended_together(self, self.cursor.iterable(freed_in_threads(super()._get_iterator())))
+            batches = freed_in_threads(super()._get_iterator())
+            return _ended_together(self, Iterable(lambda: self.cursor.make(batches)))
 
         def _enumerate_iterator(self) -> Any:
             for item in self.cursor.steps(super()._enumerate_iterator()):
@@ -110,12 +111,10 @@ def _ended_together(iterator: Any, batches: Any) -> Any:
     if iterator.predicting_model is None or not source.is_local or source.agreed_num_batches is not None:
         return batches
     world = iterator._distribute_strategy.world
-    return batches if world.data.size == 1 else CountedBatches(batches, world)
+    return batches if world.data.size == 1 else Iterable(lambda: counted_batches(batches, world))
 
 
 def _cursor_of(iterator: Any) -> Any:
-    if iterator.source.is_python and (run := Run.current()) is not None:
-        run.sources.append(iterator.source)
     by = observer()
     return (None if by is None else by.follows(iterator)) or Unfollowed()
 

@@ -113,7 +113,7 @@ class _Batch:
 def _of_dataset(dataset: Any, batch_size: int | None) -> _Batch:
     if batch_size is not None:
         raise ValueError(f"batch_size={batch_size}: a tf.data.Dataset has batches of its own [argument]")
-    described = describe_data(dataset, batch_size=None, is_local=False, steps_per_epoch=None, of_arrays=False)
+    described = describe_data(dataset)
     if described.is_never_batched:
         raise ValueError("this dataset gives single examples: add .batch(global_batch_size) [argument]")
     specs = dataset.element_spec

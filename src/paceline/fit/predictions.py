@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import World
-from paceline.data.own_rows.local_batches import rows_of
+from paceline.data.own_rows.division import rows_of
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.bridged_collectives import total_rows
 from paceline.strategy.graph_collectives import GraphCollectives
@@ -58,26 +58,20 @@ def _sparse_of_all_ranks(collectives: GraphCollectives, rank: int, value: Any) -
     )
 
 
-class CountedBatches:
+def counted_batches(batches: Any, world: World) -> Iterator[Any]:
     """Batches of this rank's own rows that end on all ranks together: when none has rows, or one cannot go on.
 
     Args:
         batches: This rank's; without end, if they can be empty.
         world: Who counts. Each batch is a collective.
     """
-
-    def __init__(self, batches: Any, world: World) -> None:
-        self._batches = batches
-        self._world = world
-
-    def __iter__(self) -> Iterator[Any]:
-        batches = iter(self._batches)
-        while True:
-            try:
-                batch = next(batches)
-                rows = int(rows_of(batch))
-            except (StopIteration, tf.errors.OutOfRangeError):
-                batch, rows = None, NO_MORE
-            if total_rows(self._world, rows) <= 0:
-                return
-            yield batch
+    left = iter(batches)
+    while True:
+        try:
+            batch = next(left)
+            rows = int(rows_of(batch))
+        except (StopIteration, tf.errors.OutOfRangeError):
+            batch, rows = None, NO_MORE
+        if total_rows(world, rows) <= 0:
+            return
+        yield batch

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from paceline.comm.world import current_world
-from paceline.data.python_faults import kept_fault_raised
+from paceline.data.faults import kept_fault_raised
 
 if TYPE_CHECKING:
     from paceline.fit.step_times import StepTimes
@@ -46,9 +46,8 @@ class Run:
         """Whether all ranks have the chief's values by now."""
         self.step_times: StepTimes | None = None
         """Who says where the time of its steps goes."""
-        self.sources: list[Any] = [] if parent is None else parent.sources
-        """What this call reads (`sources/source.py`), and those around it and within it: they end with the outermost,
-        as a generator may be read on in another call."""
+        self.readings: list[Any] = [] if parent is None else parent.readings
+        """Those of this call, of calls around it and within it: see `ends`."""
 
     @staticmethod
     def current() -> "Run | None":
@@ -62,6 +61,12 @@ class Run:
         while run is not None and not (run.method == "fit" and run.model is model):
             run = run.parent
         return run
+
+    @staticmethod
+    def ends(reading: Any) -> None:
+        """`reading` ends with the outermost call that this thread is in: within that, the next reader sees to it."""
+        if _here.run is not None:
+            _here.run.readings.append(reading)
 
     @staticmethod
     @contextmanager
@@ -85,8 +90,11 @@ class Run:
         finally:
             _here.run = before
             Run.num_running -= 1
-            for source in run.sources if before is None else ():
-                source.end(is_interrupted=is_interrupted)
+            for reading in run.readings if before is None else ():
+                if is_interrupted:  # from the keyboard: nothing is waited for, a generator may never go on
+                    reading.leave()
+                else:
+                    reading.end()
 
 
 class _Here(threading.local):

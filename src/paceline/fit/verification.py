@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from paceline.comm.group import Array, Group
-from paceline.data.own_rows.local_batches import rows_of
+from paceline.data.own_rows.division import rows_of
 from paceline.fit.likeness import (
     COARSEST,
     ROUNDINGS,

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit.dataset_functions import is_dataset_function
 from paceline.fit.replica import refuse_without_servers
 from paceline.fit.snapshots.model_state import look_again
+from paceline.fit.sources.kinds import is_dataset_function
 from paceline.parameter_server.worker_data import dataset_placeholder
 from paceline.strategy.compat import ON_SERVERS, own_job
 

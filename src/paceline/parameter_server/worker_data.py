@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.fit.dataset_functions import dataset_made
 from paceline.fit.sources.datasets import TfData
+from paceline.fit.sources.kinds import dataset_made
 from paceline.fit.sources.source import Opened, Position
 from paceline.parameter_server.calls_of_python import check_no_python
 from paceline.strategy.coordination import iterators_on_workers, num_workers_of

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from paceline.data import cache_files
 from paceline.data import compat as data_compat
-from paceline.data.order import interleaves, shuffles, stage_orders
+from paceline.data.order import shuffles, stage_orders
 from paceline.fit import (
     batch_statistics,
     chief_output,
@@ -121,7 +121,7 @@ def _of_datasets() -> Iterator[Seam]:
         in_graphs=True,
     )
     yield Seam(
-        dataset, "interleave", interleaves.as_unbound, "an order does not depend on a worker's cores", in_graphs=True
+        dataset, "interleave", stage_orders.as_unbound, "an order does not depend on a worker's cores", in_graphs=True
     )
     yield Seam(dataset, "cache", cache_files.of_own_name, "ranks of a host write files of their own", in_graphs=True)
     for module in strategy_compat.dataset_operations:

@@ -14,8 +14,7 @@ import tensorflow as tf
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import World
 from paceline.data.own_rows.local_batches import local_batches, mark_as_local
-from paceline.data.own_rows.nth_batches import every_nth_batch
-from paceline.data.own_rows.uneven import followed_by_empty_batches, shapes_of_another
+from paceline.data.own_rows.uneven import every_nth_batch, followed_by_empty_batches, shapes_of_another
 from paceline.strategy import compat, nested_functions, operation_seeds
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.bridged_collectives import graph_collectives_of

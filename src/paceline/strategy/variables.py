@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from paceline.comm.group import Array
 from paceline.data.compat import variant_of
+from paceline.data.faults import kept_fault_raised
 from paceline.data.own_rows.local_batches import is_local, mark_as_local
-from paceline.data.python_faults import kept_fault_raised
 from paceline.strategy import compat
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.per_thread import PerThread

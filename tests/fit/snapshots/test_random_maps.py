@@ -1,6 +1,7 @@
 """Of which pipelines `fit` says that they draw random numbers which no snapshot holds."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -42,7 +43,7 @@ def with_augmentation() -> Callable[[Any], Any]:
 
 def told(make: Callable[[], Callable[[Any], Any]], caplog: pytest.LogCaptureFixture) -> list[str]:
     dataset = tf.data.Dataset.range(9).map(make())
-    source = TfData(Opened(dataset, None, None, dataset, None))
+    source = TfData(Opened(dataset, None, SimpleNamespace(num_batches=None), dataset, None))
     source.speaks = True
     source.made(dataset)
     return [line for line in caplog.messages if "TensorFlow has no seed" not in line]

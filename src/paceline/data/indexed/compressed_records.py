@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.data.indexed.damaged_files import note_files_of
+from paceline.data.faults import note_files_of
 from paceline.data.indexed.epoch_order import Shuffle
 from paceline.data.indexed.row_parsers import batch_parser, takes_seed
 from paceline.data.own_rows.auto_shard import shard

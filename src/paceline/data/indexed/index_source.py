@@ -16,18 +16,15 @@ import tensorflow as tf
 
 from paceline.data.batch_rows import local_slice
 from paceline.data.compat import with_sources
+from paceline.data.faults import keeps_fault
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.indexed.epoch_order import EpochOrder
 from paceline.data.indexed.readings import EpochReading, MadeIterators
-from paceline.data.python_faults import keeps_fault
 
 _SOURCE, _READING = "_paceline_index_source", "_paceline_reading"
 
 
-AnyReading = EpochReading | MadeIterators
-
-
-class Source(Protocol):
+class IndexedBatches(Protocol):
     """What gives each rank its rows of each global batch, and knows its position as an epoch and a batch."""
 
     @property
@@ -99,7 +96,7 @@ class IndexSource:
 
     @property
     def work(self) -> str:
-        """See `Source`."""
+        """See `IndexedBatches`."""
         return f"each rank reads and computes its rows of each batch, by index ({self.name})"
 
     @property
@@ -109,7 +106,7 @@ class IndexSource:
         return rows // size if self.drop_remainder else -(-rows // size)
 
     def reading(self, repeats: int = 1) -> EpochReading:
-        """See `Source`."""
+        """See `IndexedBatches`."""
         return EpochReading(self.number, self.num_batches, repeats)
 
     def dataset(self) -> Any:
@@ -246,23 +243,23 @@ def _in_batches(rows: Any, counts: Any) -> Any:
     return rows[np.minimum(firsts[:, np.newaxis] + np.arange(width), len(rows) - 1)]
 
 
-def mark_as_source(dataset: Any, source: Source) -> Any:
+def mark_as_source(dataset: Any, source: IndexedBatches) -> Any:
     """`dataset`, remembered to be the batches of `source`."""
     setattr(dataset, _SOURCE, source)
     return dataset
 
 
-def source_of(dataset: Any) -> Source | None:
+def source_of(dataset: Any) -> IndexedBatches | None:
     """That whose batches this stage is; None: it is another one."""
     return getattr(dataset, _SOURCE, None)
 
 
-def with_reading(dataset: Any, reading: AnyReading) -> Any:
+def with_reading(dataset: Any, reading: EpochReading | MadeIterators) -> Any:
     """`dataset`, remembered to be read as `reading` says."""
     setattr(dataset, _READING, reading)
     return dataset
 
 
-def reading_of(dataset: Any) -> AnyReading | None:
+def reading_of(dataset: Any) -> Any:
     """That of the dataset of local batches that `dataset` is, or is made of; None: it is not of a source by index."""
     return next((getattr(one, _READING) for one in with_sources(dataset) if hasattr(one, _READING)), None)

@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.compat import is_vectorised
+from paceline.data.faults import keeps_fault
 from paceline.data.fingerprint import DRAWS
-from paceline.data.python_faults import keeps_fault
 from paceline.spmd.rules.table import EXACT
 
 _Function = Callable[..., list[Any]]

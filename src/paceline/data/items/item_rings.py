@@ -10,12 +10,13 @@ alike on all ranks; what is left in a ring of an iterator that was broken off is
 """
 
 import pickle
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +24,7 @@ import tensorflow as tf
 from paceline.comm.memory_ring import HostRings
 from paceline.data.batch_rows import differing_rows, local_slice, named_components
 from paceline.data.fingerprint import FingerprintLog, Part, parts_of
-from paceline.data.items.thread_turns import ShortTurns
+from paceline.data.own_rows.division import AnyDivision
 
 _ITEM, _END, _FAULT = range(3)
 _GRACE_SECONDS = 1.0
@@ -189,6 +190,38 @@ class ItemRings:
         return leaves
 
 
+class ShortTurns:
+    """From `begin` to `end` of any such object, the threads of this process take short turns.
+
+    A thread of Python that waits for the interpreter gets it after 5 ms, if the one that has it does not wait for
+    anything itself. A step waits for the interpreter several times (callbacks, the collectives of a graph). So a
+    `__getitem__` that computes in Python would hold each step up by 20 ms and more, and those of other ranks with it,
+    one rank after another.
+    """
+
+    _SECONDS = 0.5e-3
+    """A turn more costs some microseconds: below 2 %."""
+    _lock = threading.Lock()
+    _users: ClassVar[set["ShortTurns"]] = set()
+    _seconds_before = 0.0
+
+    def begin(self) -> None:
+        """Without effect if it has begun."""
+        with self._lock:
+            if not self._users:
+                ShortTurns._seconds_before = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._seconds_before, self._SECONDS))
+            self._users.add(self)
+
+    def end(self) -> None:
+        """Without effect if it has not begun."""
+        with self._lock:
+            if self in self._users:
+                self._users.remove(self)
+                if not self._users:
+                    sys.setswitchinterval(self._seconds_before)
+
+
 def _own_rows(leaf: Any, rank: int, size: int) -> Any:
     begin, end = local_slice(len(leaf), rank, size)
     return leaf[begin:end].copy()
@@ -214,16 +247,16 @@ def is_dense_with_rows(spec: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class RingDivision:
-    """Where a rank's rows are chosen: as they are taken out of a ring."""
+class RingDivision(AnyDivision):
+    """Rows are chosen as they are taken out of a ring."""
 
     items: ItemRings
     spec: Any
     work: str
-    """What each rank makes, for a line of a log."""
-    stays: str = ""
-    form: str = ""
+    stays = form = ""
 
-    def dataset(self, log: FingerprintLog | None) -> Any:
-        """Of this rank's rows of each item."""
-        return tf.data.Dataset.from_generator(lambda: self.items.batches(log), output_signature=self.spec)
+    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+        """See `AnyDivision`; the rings know the rank."""
+        del rank, size
+        own = tf.data.Dataset.from_generator(lambda: self.items.batches(log), output_signature=self.spec)
+        return own.with_options(dataset.options())

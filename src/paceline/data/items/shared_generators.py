@@ -13,7 +13,7 @@ from typing import Any
 from paceline.comm.memory_ring import HostRings, form_rings, ranks_of_this_host
 from paceline.comm.world import current_world
 from paceline.data.items.item_rings import sendable
-from paceline.data.own_rows.stages import Whole
+from paceline.data.own_rows.division import Whole
 
 _ITEM, _END, _FAULT = range(3)
 

@@ -22,9 +22,8 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.order.seed_draws import SeedDraws, draws_of
 from paceline.data.order.shuffles import captures_dataset, has_orders
-from paceline.data.own_rows.left_out import is_left_out
-from paceline.data.own_rows.stages import BATCHES, in_order_of, is_order
-from paceline.data.own_rows.staying_maps import MAPS
+from paceline.data.own_rows.orders import is_left_out, made_again
+from paceline.data.own_rows.staying_maps import BATCHES, MAPS
 
 Counting = Callable[[int], Counter[int]]
 """From the number of elements that are asked of a stage to the draws of each generator; for 0, it is not read."""
@@ -52,20 +51,25 @@ class _UnknownStageError(Exception):
 class ScriptsDraws:
     """Stands in where a reading draws from the script's own generators, or there are none."""
 
-    are_counted = False
-    """Whether `go_on` and `pass_over` draw."""
-
-    def begin(self) -> None:
+    def new_iterator(self) -> None:
         """A new iterator is about to be made."""
 
     def ask_for(self, num_batches: int) -> None:
         """Steps have asked the newest iterator for so many batches."""
 
-    def go_on(self, batches: Sequence[int]) -> None:
-        """The newest iterator has been asked for the last number of batches, after others that had been."""
+    def go_on(self, batches: Sequence[int]) -> bool:
+        """The newest iterator has been asked for the last number of batches, after others that had been.
 
-    def pass_over(self, batches: Sequence[int]) -> None:
-        """Iterators have been asked for so many batches each."""
+        Returns:
+            Whether this counts; else whoever goes on has to draw, or to read.
+        """
+        del batches
+        return False
+
+    def pass_over(self, batches: Sequence[int]) -> bool:
+        """Iterators have been asked for so many batches each; returns the same."""
+        del batches
+        return False
 
 
 class OwnDraws(ScriptsDraws):
@@ -77,8 +81,6 @@ class OwnDraws(ScriptsDraws):
         own: The generators of the reading, likewise.
     """
 
-    are_counted = True
-
     def __init__(self, counting: Counting, shuffles: dict[int, Any], own: dict[int, compat.Seeds]) -> None:
         self._counting = counting
         self._shuffles = shuffles
@@ -89,7 +91,7 @@ class OwnDraws(ScriptsDraws):
         self._counted: Counter[int] = Counter()
         """What they have drawn for it."""
 
-    def begin(self) -> None:
+    def new_iterator(self) -> None:
         """A new iterator is about to be made."""
         self._before = Counter({key: draws_of(shuffle).number for key, shuffle in self._shuffles.items()})
         self._counted = Counter()
@@ -102,18 +104,20 @@ class OwnDraws(ScriptsDraws):
             self._draw(now - self._counted)
             self._counted = now
 
-    def go_on(self, batches: Sequence[int]) -> None:
-        """The newest iterator has been asked for the last number of batches, after others that had been."""
+    def go_on(self, batches: Sequence[int]) -> bool:
+        """See `ScriptsDraws`."""
         *before, current = batches or (0,)
         earlier, counted = self._all_of(before), self._counting(current)
         self._draw(earlier + counted - self._counted)
         self._before += earlier
         self._counted = counted
         self._set_own()
+        return True
 
-    def pass_over(self, batches: Sequence[int]) -> None:
-        """Iterators have been asked for so many batches each."""
+    def pass_over(self, batches: Sequence[int]) -> bool:
+        """See `ScriptsDraws`."""
         self._draw(self._all_of(batches))
+        return True
 
     def _all_of(self, batches: Sequence[int]) -> Counter[int]:
         return sum(map(self._counting, batches), _NONE)
@@ -169,25 +173,13 @@ def _drawing_from(own: dict[int, compat.Seeds], one: Any, made: dict[int, Any]) 
 
 
 def _made_again(own: dict[int, compat.Seeds], one: Any, sources: list[Any]) -> Any:
-    kind = compat.kind_of(one)
-    if kind == "Zip":
-        return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), sources))
-    if len(sources) != 1:
+    if _draws(one):
+        return compat.shuffled_alike(sources[0], one, seeds=own[id(compat.seeds_of(one))])
+    if compat.kind_of(one) in MAPS and compat.traced_function_of(one) is not None:
+        return compat.mapped_alike(sources[0], one)
+    if (again := made_again(one, sources)) is None:
         raise _UnknownStageError
-    [rows] = sources
-    if kind == "Shuffle" and _draws(one):
-        return compat.shuffled_alike(rows, one, seeds=own[id(compat.seeds_of(one))])
-    if is_order(one):
-        return in_order_of(one, rows)
-    if kind in MAPS and compat.traced_function_of(one) is not None:
-        return compat.mapped_alike(rows, one)
-    if kind in BATCHES and (given := compat.options_of_batch(one)) is not None:
-        return rows.batch(**given)
-    if kind == "Prefetch":
-        return rows.prefetch(compat.read_ahead_of(one))
-    if kind == "Options":
-        return rows.with_options(one.options())
-    raise _UnknownStageError
+    return again
 
 
 def _read_ahead(dataset: Any) -> Counting:

@@ -9,7 +9,6 @@ with the same seeds says which state belongs to which count:
 """
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -21,9 +20,10 @@ def draws_of(shuffle: Any) -> "SeedDraws":
     """The draws of the generator that a shuffle of `has_shared_seeds` draws from, whose seeds chance has not chosen."""
     assert compat.is_seeded(shuffle), "draws cannot be told from each other"
     seeds = compat.seeds_of(shuffle)
-    if seeds not in _known:
-        _known[seeds] = SeedDraws(shuffle, seeds)
-    return _known[seeds]
+    if seeds.draws is None:
+        seeds.draws = SeedDraws(shuffle, seeds)
+    draws: SeedDraws = seeds.draws
+    return draws
 
 
 class SeedDraws:
@@ -106,6 +106,3 @@ def _one_row(shuffle: Any, seeds: compat.Seeds) -> Any:
 
 def _state(iterator: Any) -> Any:
     return iterator_state(iterator, ignores_state_outside=True)
-
-
-_known: WeakKeyDictionary[compat.Seeds, SeedDraws] = WeakKeyDictionary()

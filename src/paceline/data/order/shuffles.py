@@ -14,7 +14,7 @@ from paceline.data.compat import (
     shuffle_buffer_of,
     with_sources,
 )
-from paceline.data.own_rows.left_out import is_left_out
+from paceline.data.own_rows.orders import is_left_out
 
 
 def with_shared_seeds(make: Callable[..., None]) -> Callable[..., None]:

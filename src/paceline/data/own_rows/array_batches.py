@@ -14,12 +14,13 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.own_rows.left_out import behind_identities
+from paceline.data.own_rows.division import AnyDivision, alike
+from paceline.data.own_rows.orders import behind_identities
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayDivision:
-    """How the work of Keras's dataset of arrays is divided."""
+class ArrayDivision(AnyDivision):
+    """Rows are chosen before they are gathered."""
 
     gather: Any
     """The map stage that takes indices and arrays."""
@@ -27,12 +28,35 @@ class ArrayDivision:
     """Of each component of a batch, the number of the array that its rows are of."""
     prefetches: tuple[Any, ...]
     """Stages behind, in this order."""
-    stays: str = ""
-    """Nothing that is worth a word is done with all rows."""
+    stays = ""
     form = "own indices 1"
-    """Iterators over datasets of the same form may have the same state."""
-    mapped: tuple[str, ...] = ()
-    """No function of the script's is called."""
+    work = "each rank gathers and computes its rows of each batch"
+
+    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+        """See `AnyDivision`: for fingerprints, global batches are gathered whole."""
+        gather = self.gather
+        spec = gather.element_spec
+        [source] = compat.inputs_of(gather)
+
+        def gathered(arrays: Any, indices: Any) -> list[Any]:
+            return [tf.gather(arrays[number], indices) for number in self.sources]
+
+        # No Python `if` in it depends on a tensor.
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        def chosen(number: Any, element: Any) -> Any:
+            indices, *arrays = tf.nest.flatten(element)
+            noted = []
+            if log is not None:
+                noted = [log.note(number, (), lambda: gathered(arrays, indices), by_row=True)]
+            with tf.control_dependencies(noted):
+                static = indices.shape[0]
+                begin, end = local_slice(tf.shape(indices)[0] if static is None else static, rank, size)
+                return tf.nest.pack_sequence_as(spec, gathered(arrays, indices[begin:end]))
+
+        own = source.enumerate().map(chosen, **compat.options_of_map(gather))
+        for one in self.prefetches:
+            own = own.prefetch(compat.read_ahead_of(one))
+        return alike(own, dataset)
 
 
 def array_division_of(dataset: Any) -> ArrayDivision | None:
@@ -83,37 +107,3 @@ def _is_one_element_again_and_again(dataset: Any) -> bool:
         return False
     [source] = compat.inputs_of(dataset)
     return compat.kind_of(source) == "Tensor"
-
-
-def own_rows_of_arrays(division: ArrayDivision, rank: int, size: int, log: FingerprintLog | None) -> Any:
-    """The batches of this rank of the dataset that `division` is of.
-
-    Args:
-        division: Its parts.
-        rank: This rank.
-        size: Number of ranks.
-        log: Where to note fingerprints of global batches, which are gathered whole for that; None: nowhere.
-    """
-    gather = division.gather
-    spec = gather.element_spec
-    [source] = compat.inputs_of(gather)
-
-    def gathered(arrays: Any, indices: Any) -> list[Any]:
-        return [tf.gather(arrays[number], indices) for number in division.sources]
-
-    # No Python `if` in it depends on a tensor.
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def chosen(number: Any, element: Any) -> Any:
-        indices, *arrays = tf.nest.flatten(element)
-        noted = []
-        if log is not None:
-            noted = [log.note(number, (), lambda: gathered(arrays, indices), by_row=True)]
-        with tf.control_dependencies(noted):
-            static = indices.shape[0]
-            begin, end = local_slice(tf.shape(indices)[0] if static is None else static, rank, size)
-            return tf.nest.pack_sequence_as(spec, gathered(arrays, indices[begin:end]))
-
-    own = source.enumerate().map(chosen, **compat.options_of_map(gather))
-    for one in division.prefetches:
-        own = own.prefetch(compat.read_ahead_of(one))
-    return own

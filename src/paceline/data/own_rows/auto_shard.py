@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from paceline.data import compat
 from paceline.data.indexed.index_source import source_of
+from paceline.data.own_rows.division import division_in
 from paceline.errors import ConfigurationError
 
 _POLICIES = tf.data.experimental.AutoShardPolicy
@@ -53,19 +54,10 @@ def is_sharded_by_hand(dataset: Any) -> bool:
     return bool(_policy_of(dataset) in (_POLICIES.OFF, _POLICIES.FILE, _POLICIES.HINT))
 
 
-_DEALT = "_paceline_dealt"
-
-
-def dealt_by(dataset: Any, how: str) -> Any:
-    """`dataset`, of which `how_divided` says how; it is not the script that divides it."""
-    setattr(dataset, _DEALT, how)
-    return dataset
-
-
 def how_divided(dataset: Any) -> str:
     """What each rank reads of a dataset of which `is_sharded_by_hand`, for a line of a log."""
-    if dealt := next((getattr(one, _DEALT) for one in compat.with_sources(dataset) if hasattr(one, _DEALT)), ""):
-        return str(dealt)
+    if (division := division_in(dataset)) is not None:  # the script does not divide it
+        return division.work
     words = {
         _POLICIES.OFF: "each rank reads its own batches, as the script distributes them",
         _POLICIES.FILE: "whole files are dealt to the ranks, so batches hold other rows than those of one worker",

@@ -6,26 +6,31 @@ from typing import Any
 from paceline.data import compat
 from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
-from paceline.data.indexed.index_source import Source, source_of, with_reading
+from paceline.data.indexed.index_source import IndexedBatches, source_of, with_reading
+from paceline.data.own_rows.division import AnyDivision, Whole
+from paceline.data.own_rows.orders import in_order_of, is_order
 from paceline.data.own_rows.own_rows import packing
 from paceline.data.own_rows.row_wise import fixed_rows, is_row_wise, rows_of_map
-from paceline.data.own_rows.stages import Whole, in_order_of, is_order
 from paceline.data.own_rows.staying_maps import MAPS, name_of_map
 
 
 @dataclass(frozen=True, slots=True)
-class IndexDivision:
-    """How the work of a dataset of a source by index is divided."""
+class IndexDivision(AnyDivision):
+    """Rows are chosen before they are read."""
 
-    source: Source
+    source: IndexedBatches
     stage: Any
     """The script's dataset of its batches."""
     order: tuple[Any, ...]
     """Stages behind that choose and repeat batches, in this order."""
     maps: tuple[Any, ...]
     """Those behind, which have a row for each row, in this order."""
-    stays: str = ""
-    """Nothing that is worth a word is done with all rows."""
+    stays = ""
+
+    @property
+    def work(self) -> str:
+        """See `AnyDivision`."""
+        return self.source.work
 
     @property
     def form(self) -> str:
@@ -38,10 +43,25 @@ class IndexDivision:
         """Whether an epoch and a batch say where an iterator stands; else what has been read says so."""
         return [compat.kind_of(one) for one in self.order] in ([], ["Repeat"])
 
-    @property
-    def mapped(self) -> list[str]:
-        """The names of the functions that this rank calls for its own rows only."""
-        return [name_of_map(one) for one in self.maps]
+    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+        """See `AnyDivision`; an iterator that goes on has fewer batches than the dataset. Epochs are compared."""
+        source, order, maps = self.source, self.order, self.maps
+        spec = maps[-1].element_spec if maps else self.stage.element_spec
+
+        def behind(flat: list[Any]) -> Any:  # one stage costs less than several
+            for one in maps:
+                flat = rows_of_map(one, range(*local_slice(fixed_rows(one) or 0, rank, size)), flat)
+            return packing(spec, None)(*flat)
+
+        if self.counts_epochs:
+            repeats = int(compat.count_of(order[0])) if order else 1
+            reading = source.reading(repeats)
+            own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind)
+            return with_reading(own, reading).with_options(dataset.options())
+        own = source.batches(source.reading(), rank, size, log=log, behind=behind)
+        for one in order:
+            own = in_order_of(one, own)
+        return own.with_options(dataset.options())
 
 
 def index_division_of(dataset: Any) -> IndexDivision | Whole | None:
@@ -75,31 +95,3 @@ def _why_whole(one: Any) -> Whole | None:
         f"every rank reads all {source.name}, as the stage `{compat.method_of(one)}` is behind them: without it, each "
         "would read its own"
     )
-
-
-def own_rows_by_index(division: IndexDivision, rank: int, size: int, log: FingerprintLog | None) -> Any:
-    """The batches of this rank of the dataset that `division` is of.
-
-    Args:
-        division: Its parts.
-        rank: This rank.
-        size: Number of ranks.
-        log: Where to note which epoch a batch is of; None: nowhere.
-    """
-    source, order, maps = division.source, division.order, division.maps
-    spec = maps[-1].element_spec if maps else division.stage.element_spec
-
-    def behind(flat: list[Any]) -> Any:  # one stage costs less than several
-        for one in maps:
-            flat = rows_of_map(one, range(*local_slice(fixed_rows(one) or 0, rank, size)), flat)
-        return packing(spec, None)(*flat)
-
-    if division.counts_epochs:
-        repeats = int(compat.count_of(order[0])) if order else 1
-        reading = source.reading(repeats)
-        own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind)
-        return with_reading(own, reading)
-    own = source.batches(source.reading(), rank, size, log=log, behind=behind)
-    for one in order:
-        own = in_order_of(one, own)
-    return own

@@ -12,6 +12,7 @@ many rows.
 Of the batches that are compared over ranks, all raw rows are noted, and what the maps make of the first one.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -19,54 +20,106 @@ import tensorflow as tf
 from paceline.data import compat
 from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
+from paceline.data.own_rows.division import AnyDivision, alike
+from paceline.data.own_rows.orders import in_order_of
 from paceline.data.own_rows.row_wise import rows_of_map
-from paceline.data.own_rows.stages import Division, ReadAhead, in_order_of
+from paceline.data.own_rows.staying_maps import MAPS, name_of_map
 
 
-def own_rows(division: Division, rank: int, size: int, log: FingerprintLog | None) -> Any:
-    """The batches of this rank of the dataset that `division` is of.
+@dataclass(frozen=True, slots=True)
+class RowMap:
+    """A map that works on single rows."""
 
-    Args:
-        division: Says what is done with a rank's own rows only.
-        rank: This rank.
-        size: Number of ranks.
-        log: Where to note fingerprints of global batches; None: nowhere.
-    """
-    batches, given = division.batch, compat.options_of_batch(division.batch)
-    assert given is not None
-    given = in_order(given)
-    if division.rows is not None:
-        batches = division.rows.batch(**given)
-    for one in division.order:
-        batches = in_order_of(one, batches)
-    first, end = local_slice(given["batch_size"], rank, size)
-    width = max(end - first, 1)
-    stays_last = all(compat.kind_of(one) in ("Take", "Skip") for one in division.order)
-    is_filled = not (given["drop_remainder"] or stays_last)
+    dataset: Any
+    """The stage in the script's dataset."""
+    first: int
+    """Where its first argument stands among the tensors of a row."""
 
-    # No Python `if` in it depends on a tensor.
-    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def chosen(index: Any, element: Any) -> Any:
-        flat = tf.nest.flatten(element)
-        noted = [] if log is None else [log.note(index, element, lambda: _first_row_mapped(division, flat))]
-        with tf.control_dependencies(noted):
-            rows = tf.shape(flat[0], tf.int64)[0]
-            begin, end = local_slice(rows, rank, size)
-            if division.rows is None:
-                return tuple(tensor[begin:end] for tensor in flat)
-            wanted = tf.constant(width, tf.int64) if is_filled else tf.maximum(end - begin, 1)
-            is_own = tf.range(wanted) < end - begin
-            if is_filled:
-                at = tf.minimum(begin + tf.range(wanted), rows - 1)
-                return (is_own, *(tf.gather(tensor, at) for tensor in flat))
-            begin = tf.minimum(begin, rows - 1)
-            return (is_own, *(tensor[begin : begin + wanted] for tensor in flat))
 
-    own = batches.enumerate().map(chosen)
-    if division.rows is not None:
-        own = _mapped(own.unbatch(), division)
-        own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
-    return _behind_batch(own, division, range(first, end), end - first if given["drop_remainder"] else None)
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """A prefetch."""
+
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Division(AnyDivision):
+    """Rows are chosen first, and mapped then."""
+
+    rows: Any
+    """A dataset of single rows, without the maps; None: the maps before the batch, if any, stay."""
+    batch: Any
+    """The batch stage of the script's dataset."""
+    row_steps: tuple[RowMap | ReadAhead, ...]
+    """What is done with single rows of this rank."""
+    order: tuple[Any, ...]
+    """Stages behind the batch that choose and repeat batches, in this order."""
+    batch_steps: tuple[Any, ...]
+    """Maps behind the batch that have a row for each row, and prefetches, in this order."""
+    stays: str = ""
+
+    @property
+    def work(self) -> str:
+        """See `AnyDivision`."""
+        return f"every rank reads all data, and maps ({', '.join(self.mapped)}) and computes its rows of each batch"
+
+    @property
+    def form(self) -> str:
+        """See `AnyDivision`."""
+        kinds = [type(step).__name__ for step in self.row_steps]
+        behind = [compat.kind_of(one) for one in (*self.order, *self.batch_steps)]
+        return f"own rows 2: {','.join(kinds)} | {','.join(behind)}"
+
+    @property
+    def maps(self) -> list[Any]:
+        """The stages whose functions this rank calls for its own rows only."""
+        of_rows = [step.dataset for step in self.row_steps if isinstance(step, RowMap)]
+        return [*of_rows, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS)]
+
+    @property
+    def mapped(self) -> list[str]:
+        """The names of these functions."""
+        return [name_of_map(one) for one in self.maps]
+
+    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+        """See `AnyDivision`."""
+        batches, given = self.batch, compat.options_of_batch(self.batch)
+        assert given is not None
+        given = in_order(given)
+        if self.rows is not None:
+            batches = self.rows.batch(**given)
+        for one in self.order:
+            batches = in_order_of(one, batches)
+        first, end = local_slice(given["batch_size"], rank, size)
+        width = max(end - first, 1)
+        stays_last = all(compat.kind_of(one) in ("Take", "Skip") for one in self.order)
+        is_filled = not (given["drop_remainder"] or stays_last)
+
+        # No Python `if` in it depends on a tensor.
+        @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+        def chosen(index: Any, element: Any) -> Any:
+            flat = tf.nest.flatten(element)
+            noted = [] if log is None else [log.note(index, element, lambda: _first_row_mapped(self, flat))]
+            with tf.control_dependencies(noted):
+                rows = tf.shape(flat[0], tf.int64)[0]
+                begin, end = local_slice(rows, rank, size)
+                if self.rows is None:
+                    return tuple(tensor[begin:end] for tensor in flat)
+                wanted = tf.constant(width, tf.int64) if is_filled else tf.maximum(end - begin, 1)
+                is_own = tf.range(wanted) < end - begin
+                if is_filled:
+                    at = tf.minimum(begin + tf.range(wanted), rows - 1)
+                    return (is_own, *(tf.gather(tensor, at) for tensor in flat))
+                begin = tf.minimum(begin, rows - 1)
+                return (is_own, *(tensor[begin : begin + wanted] for tensor in flat))
+
+        own = batches.enumerate().map(chosen)
+        if self.rows is not None:
+            own = _mapped(own.unbatch(), self)
+            own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
+        own = _behind_batch(own, self, range(first, end), end - first if given["drop_remainder"] else None)
+        return alike(own, dataset)
 
 
 def _behind_batch(own: Any, division: Division, rows: range, static_rows: int | None) -> Any:

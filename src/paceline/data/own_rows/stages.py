@@ -10,7 +10,6 @@ understood here stays as it is, on all rows. A shuffle behind a map is made agai
 map: both draw their seeds from one generator, in this `fit` and outside.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +17,12 @@ import tensorflow as tf
 
 from paceline.data import compat
 from paceline.data.fingerprint import draws_by_chance
-from paceline.data.own_rows.left_out import is_left_out
+from paceline.data.own_rows.division import Whole
+from paceline.data.own_rows.orders import in_order_of, is_order
+from paceline.data.own_rows.own_rows import Division, ReadAhead, RowMap
 from paceline.data.own_rows.row_wise import is_row_wise
 from paceline.data.own_rows.staying_maps import (
+    BATCHES,
     MAPS,
     computes,
     maps_kept_by,
@@ -30,78 +32,8 @@ from paceline.data.own_rows.staying_maps import (
     stays_before,
 )
 
-BATCHES = frozenset(["Batch", "ParallelBatch"])
 _LOOKED_THROUGH = frozenset(["Options", "CopyToDevice"])
 """Stages that change no element: `fit` puts batches where they are needed by itself."""
-_ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "Repeat": lambda rows, one: _kept_apart(rows, one).repeat(compat.count_of(one)),
-    "Take": lambda rows, one: rows.take(compat.count_of(one)),
-    "Skip": lambda rows, one: rows.skip(compat.count_of(one)),
-    "Shuffle": compat.shuffled_alike,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RowMap:
-    """A map that works on single rows."""
-
-    dataset: Any
-    """The stage in the script's dataset."""
-    first: int
-    """Where its first argument stands among the tensors of a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadAhead:
-    """A prefetch."""
-
-    elements: int
-
-
-@dataclass(frozen=True, slots=True)
-class Division:
-    """How the work of a dataset is divided."""
-
-    rows: Any
-    """A dataset of single rows, without the maps; None: the maps before the batch, if any, stay."""
-    batch: Any
-    """The batch stage of the script's dataset."""
-    row_steps: tuple[RowMap | ReadAhead, ...]
-    """What is done with single rows of this rank."""
-    order: tuple[Any, ...]
-    """Stages behind the batch that choose and repeat batches, in this order."""
-    batch_steps: tuple[Any, ...]
-    """Maps behind the batch that have a row for each row, and prefetches, in this order."""
-    stays: str = ""
-    """What is still done with all rows on every rank, and how to change that; empty: nothing that is worth a word."""
-
-    @property
-    def form(self) -> str:
-        """Iterators over datasets of the same form may have the same state."""
-        kinds = [type(step).__name__ for step in self.row_steps]
-        behind = [compat.kind_of(one) for one in (*self.order, *self.batch_steps)]
-        return f"own rows 2: {','.join(kinds)} | {','.join(behind)}"
-
-    @property
-    def maps(self) -> list[Any]:
-        """The stages whose functions this rank calls for its own rows only."""
-        of_rows = [step.dataset for step in self.row_steps if isinstance(step, RowMap)]
-        return [*of_rows, *(one for one in self.batch_steps if compat.kind_of(one) in MAPS)]
-
-    @property
-    def mapped(self) -> list[str]:
-        """The names of these functions."""
-        return [name_of_map(one) for one in self.maps]
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A dataset whose batches are made whole by every rank."""
-
-    stays: str = ""
-    """As in `Division`."""
-    work: str = "every rank reads all data and computes its rows of each batch"
-    """What each rank reads and makes, for a line of a log."""
 
 
 def division_of(dataset: Any) -> Division | Whole:
@@ -177,29 +109,6 @@ def _lowered(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | Re
     if told := maps_kept_by(one):
         found.reasons.append(told)
     return one, []
-
-
-def is_order(one: Any) -> bool:
-    """Whether a stage only chooses, repeats or shuffles, and can be made again over others."""
-    kind = compat.kind_of(one)
-    return kind in _ORDERS and (kind != "Shuffle" or compat.has_shared_seeds(one))
-
-
-def in_order_of(one: Any, rows: Any) -> Any:
-    """`rows`, or batches, repeated, left out or shuffled as a stage of the script's dataset does it."""
-    return _ORDERS[compat.kind_of(one)](rows, one)
-
-
-def _kept_apart(rows: Any, repeat: Any) -> Any:
-    # TensorFlow makes one stage of a shuffle and a repeat right behind it, which draws other seeds from the second
-    # iterator on. In the script's dataset a map may be between the two: a take of all rows stands for it. It reads
-    # up to the end, as a map does, since a repeat below draws seeds there; without a count, TensorFlow leaves it out.
-    [source] = compat.inputs_of(repeat)
-    if compat.kind_of(source) == "Shuffle":
-        return rows
-    while is_left_out(source):
-        [source] = compat.inputs_of(source)
-    return rows.take(-1 if compat.kind_of(source) == "Shuffle" else tf.int64.max)
 
 
 def _lowered_zip(one: Any, first: int, found: _Found) -> tuple[Any, list[RowMap | ReadAhead]]:

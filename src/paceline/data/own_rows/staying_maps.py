@@ -7,7 +7,7 @@ from paceline.data import compat
 from paceline.data.fingerprint import DRAWS
 from paceline.data.own_rows.marked_functions import is_element_wise
 
-MAPS = frozenset(["Map", "ParallelMap"])
+BATCHES, MAPS = frozenset(["Batch", "ParallelBatch"]), frozenset(["Map", "ParallelMap"])
 _OF_MAP = re.compile("(?:__inference_)?Dataset_map_(.+?)(?:_[0-9]+)?")
 """What TensorFlow calls the traced function of a map."""
 

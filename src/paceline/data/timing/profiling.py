@@ -18,9 +18,10 @@ from paceline.data import compat
 from paceline.data.fingerprint import draws_by_chance
 from paceline.data.indexed.index_source import source_of
 from paceline.data.own_rows.auto_shard import is_sharded_by_hand
+from paceline.data.own_rows.division import Whole, rows_of
 from paceline.data.own_rows.index_batches import IndexDivision
-from paceline.data.own_rows.local_batches import divided, local_batches, rows_of
-from paceline.data.own_rows.stages import Division, Whole
+from paceline.data.own_rows.local_batches import divided, local_batches
+from paceline.data.own_rows.own_rows import Division
 from paceline.data.own_rows.staying_maps import MAPS, name_of_map, reason_to_stay
 from paceline.data.timing.item_profiling import is_py_dataset, profile_of_items
 from paceline.data.timing.measuring import WORTH_A_LINE, Speed, gain

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
-from paceline.data.own_rows.stages import in_order_of
+from paceline.data.own_rows.orders import made_again
 from paceline.data.own_rows.staying_maps import MAPS
 
 Change = Callable[[Any], Any]
@@ -39,24 +39,15 @@ def with_change(dataset: Any, stage: Any, change: Change) -> Any:
 
 def _made_again(one: Any, sources: list[Any]) -> Any:
     kind = compat.kind_of(one)
-    if kind == "Zip":
-        return tf.data.Dataset.zip(tf.nest.pack_sequence_as(compat.zipped_of(one), sources))
-    [rows] = sources
     if kind in MAPS:
-        return mapped_again(one, compat.options_of_map(one), rows)
-    if kind in ("Batch", "ParallelBatch") and (given := compat.options_of_batch(one)) is not None:
-        return rows.batch(**given)
-    if kind == "Prefetch":
-        return rows.prefetch(compat.read_ahead_of(one))
-    if kind == "Options":
-        return rows.with_options(one.options())
+        return mapped_again(one, compat.options_of_map(one), *sources)
     if kind == "Cache" and not compat.writes_file(one):
-        return rows.cache()
-    if kind in ("Repeat", "Take", "Skip"):
-        return in_order_of(one, rows)
+        return sources[0].cache()
     if kind == "Shuffle":
-        return rows.shuffle(compat.shuffle_buffer_of(one))
-    raise UnknownStageError(kind)
+        return sources[0].shuffle(compat.shuffle_buffer_of(one))
+    if (again := made_again(one, sources)) is None:
+        raise UnknownStageError(kind)
+    return again
 
 
 def mapped_again(one: Any, options: dict[str, Any], rows: Any) -> Any:

@@ -17,8 +17,8 @@ from paceline.cluster.evaluator_task import is_evaluator
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.comm.world import current_world
+from paceline.data.faults import note_files_of
 from paceline.data.foreign_memory import calls_python
-from paceline.data.indexed.damaged_files import note_files_of
 from paceline.data.indexed.readings import number_of_new_source
 from paceline.data.workers.data_worker import answers, dispatch_at
 from paceline.data.workers.dealt_batches import dealt_batches

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.data import compat
+from paceline.data.faults import keeps_fault
 from paceline.data.freed_iterators import freed_in_thread
 from paceline.data.indexed.readings import MadeIterators
-from paceline.data.own_rows.auto_shard import dealt_by
-from paceline.data.python_faults import keeps_fault
+from paceline.data.own_rows.division import Whole, divided_so
 
 _ORDERS = 16
 """Behind so many epochs the shuffles begin again: the dispatcher keeps the dataset of each of them."""
@@ -75,7 +75,9 @@ def dealt_batches(given: Any, number: int, target: str, compression: str | None)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     dealt = tf.data.Dataset.from_tensors(np.int64(0)).flat_map(of_epoch).map(value).with_options(options)
-    return dealt_by(dealt, "each rank takes whole batches from the data workers, each batch once in an epoch")
+    return divided_so(
+        dealt, Whole(work="each rank takes whole batches from the data workers, each batch once in an epoch")
+    )
 
 
 def _in_order(given: Any, number: int) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from paceline.data import compat
 from paceline.data.batch_rows import local_slice
-from paceline.data.own_rows.local_batches import own_part
+from paceline.data.own_rows.division import own_part
 
 ENDLESS = 1 << 62
 

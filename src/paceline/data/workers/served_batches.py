@@ -23,17 +23,17 @@ import tensorflow as tf
 
 from paceline.comm.world import current_world
 from paceline.data import compat
+from paceline.data.faults import keeps_fault
 from paceline.data.fingerprint import FingerprintLog, draws_by_chance
 from paceline.data.freed_iterators import freed_in_thread
 from paceline.data.indexed.index_source import mark_as_source
 from paceline.data.indexed.readings import MadeIterators
-from paceline.data.python_faults import keeps_fault
 from paceline.data.workers.endless_rounds import ENDLESS, endless_rounds, parts_of_batches
 
 
 @dataclass(frozen=True)
 class ServedBatches:
-    """A source of the batches of a dataset that a data worker reads; see `index_source.Source`."""
+    """A source of the batches of a dataset that a data worker reads; see `index_source.IndexedBatches`."""
 
     number: int
     """Of this source, in the order in which the script makes them."""
@@ -73,7 +73,7 @@ class ServedBatches:
         return (f"{self.known_batches} batches of {self.given.element_spec}",)
 
     def reading(self, repeats: int = 1) -> MadeIterators:
-        """See `index_source.Source`."""
+        """See `index_source.IndexedBatches`."""
         return MadeIterators(self.number, repeats)
 
     def dataset(self) -> Any:

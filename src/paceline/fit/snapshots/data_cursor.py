@@ -22,9 +22,9 @@ _LOGGER = logging.getLogger("paceline")
 class Unfollowed:
     """Stands in for a cursor where nobody follows an epoch iterator."""
 
-    def iterable(self, dataset: Any) -> Any:
-        """As it is."""
-        return dataset
+    def make(self, dataset: Any) -> Any:
+        """A new iterator."""
+        return iter(dataset)
 
     def steps(self, items: Iterator[Any]) -> Iterator[Any]:
         """All of them."""
@@ -109,10 +109,6 @@ class DataCursor:
         return DataPosition(self.cursor, begin, self._epochs._num_batches, of_source, is_over)
 
     # Between Keras's epoch iterator and its dataset.
-
-    def iterable(self, dataset: Any) -> "_Followed":
-        """`dataset`, whose iterators are noted."""
-        return _Followed(self, dataset)
 
     def make(self, dataset: Any) -> Any:
         """A new iterator over `dataset`: at its beginning, or where the run goes on."""
@@ -218,14 +214,3 @@ class DataCursor:
     def _source_now(self) -> Frozen:
         tensors: Tensors = {}
         return frozen(self.held.encode(tensors, path_of(SOURCE)), tensors)
-
-
-class _Followed:
-    """A dataset whose iterators a cursor makes."""
-
-    def __init__(self, cursor: DataCursor, dataset: Any) -> None:
-        self._cursor = cursor
-        self._dataset = dataset
-
-    def __iter__(self) -> Any:
-        return self._cursor.make(self._dataset)

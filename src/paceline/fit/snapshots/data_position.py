@@ -9,8 +9,7 @@ Whoever makes the same iterators over the same dataset, in this order, and takes
 same position: a shuffle draws one seed for each iterator, read or not.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from paceline.fit.sources.source import Position
@@ -34,15 +33,6 @@ class Cursor:
     """Taken from each iterator so far; the last one is being read."""
     steps_seen: int = 0
     """Steps that Keras has counted in the iterator that is being read."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Cursor":
-        """What `to_json` was given."""
-        return cls(**{**value, "batches": tuple(value["batches"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +63,7 @@ class DataPosition:
     def captured(self, arrays: Arrays) -> Any:
         """For a snapshot."""
         return {
-            "cursor": self.cursor.to_json(),
+            "cursor": asdict(self.cursor),
             GENERATORS: arrays.frozen(self.begin.generators),  # an order of many rows is copied once in an epoch
             SOURCE: arrays.frozen(self.begin.source),
             "num_batches": self.num_batches,
@@ -90,7 +80,8 @@ class DataPosition:
             path = path_of(name)
             return Frozen(saved.state[name], {at: one for at, one in saved.arrays.items() if at.startswith(path)})
 
-        cursor = Cursor.from_json(saved.state["cursor"])
+        counted = saved.state["cursor"]
+        cursor = Cursor(**{**counted, "batches": tuple(counted["batches"])})
         state = decode(saved.state["iterator"], saved.arrays) if saved.same_ranks else None
         return cls(
             cursor=cursor,

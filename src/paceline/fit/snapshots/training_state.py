@@ -16,7 +16,7 @@ from paceline.comm.group import Reduction
 from paceline.comm.world import current_world
 from paceline.data.compat import dataset_of
 from paceline.data.order.iterator_state import NoIteratorStateError, iterator_state, restore_iterator
-from paceline.data.own_rows.local_batches import WHOLE, form_of
+from paceline.data.own_rows.division import form_of
 from paceline.errors import EXIT_PREEMPTED, ConfigurationError
 from paceline.events.bus import bus
 from paceline.events.worker_events import FitEnded, Preempted, StepDone, TrainingResumed
@@ -185,14 +185,13 @@ def _iterator_state(iterator: Any, arrays: Arrays) -> Any:
 
 
 def _restore_iterator(iterator: Any, saved: Saved, name: str) -> None:
-    is_older = _FORM not in saved.state
-    if (WHOLE if is_older else saved.state[_FORM]) != form_of(dataset_of(iterator)):
+    if saved.state[_FORM] != form_of(dataset_of(iterator)):
         raise ConfigurationError(
             f"{name}: the snapshot has the position of an iterator over a dataset that was divided among the ranks in "
             "another way, by another version of Paceline or by a script with other maps. Start with a new directory, "
             "or resume with the version and the script that wrote the snapshot. [iterator-state]"
         )
-    restore_iterator(iterator, saved.value if is_older else decode(saved.state[_STATE], saved.arrays))
+    restore_iterator(iterator, decode(saved.state[_STATE], saved.arrays))
 
 
 def _of_this_rank(thing: Any) -> tuple[list[Any], list[Any]]:

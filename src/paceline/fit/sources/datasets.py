@@ -19,15 +19,13 @@ from paceline.data.order.iterator_state import (
 from paceline.data.order.repetitions import ScriptsDraws, with_own_draws
 from paceline.data.order.shuffles import draw_as_iterators, draws_as_read, shuffles_made_later
 from paceline.data.own_rows.auto_shard import how_divided
+from paceline.data.own_rows.division import AnyDivision, division_in, form_of, work_of
 from paceline.data.own_rows.index_batches import IndexDivision
 from paceline.data.own_rows.local_batches import (
-    AnyDivision,
     divided,
-    form_of,
     is_local,
     local_batches,
     mark_as_local,
-    work_noted,
 )
 from paceline.data.own_rows.uneven import followed_by_empty_batches, shapes_of_another
 from paceline.fit.sources.source import Opened, Position, Replaying, Source
@@ -50,7 +48,7 @@ class TfData(Source):
 
     def __init__(self, opened: Opened) -> None:
         super().__init__(opened)
-        self._draws = ScriptsDraws()
+        self.counters = [ScriptsDraws()]
         self._num_shuffles = 0
         """In the state of an iterator that has not come to an end of rows."""
         self._has_told = False
@@ -59,18 +57,8 @@ class TfData(Source):
         """See `Source`."""
         if isinstance(by_index := divided(self.dataset), IndexDivision):
             self.dataset = local_batches(self.dataset, 0, 1, division=by_index)
-        self.dataset, self._draws = with_own_draws(self.dataset)
+        self.dataset, *self.counters = with_own_draws(self.dataset)
         return self.dataset
-
-    def begin(self) -> None:
-        """See `Source`."""
-        super().begin()
-        self._draws.begin()
-
-    def ask_for(self, num_batches: int) -> None:
-        """See `Source`."""
-        super().ask_for(num_batches)
-        self._draws.ask_for(num_batches)
 
     def made(self, dataset: Any) -> Any:
         """See `Source`; says once what of the data could not be repeated.
@@ -99,17 +87,16 @@ class TfData(Source):
 
     def go_on(self, dataset: Any, position: Position) -> Any:
         """See `Source`."""
+        [draws] = self.counters
         if position.state is not None and position.form == form_of(self.batches):
-            self._draws.go_on(position.batches)
+            draws.go_on(position.batches)
             live = iter(dataset)
             restore_iterator(live, position.state)
             self._num_shuffles = num_shuffles(position.state)
             self._tell_of_no_seed()
             return live
         *before, current = position.batches or (0,)
-        if self._draws.are_counted:
-            self._draws.go_on(position.batches)
-        else:
+        if not draws.go_on(position.batches):
             self._draw_again(before)
         live = self.made(dataset)
         Replaying(current, self.speaks).read(live, current)
@@ -117,9 +104,8 @@ class TfData(Source):
 
     def pass_over(self, batches: Sequence[int]) -> None:
         """See `Source`."""
-        if self._draws.are_counted:
-            self._draws.pass_over(batches)
-        else:
+        [draws] = self.counters
+        if not draws.pass_over(batches):
             self._draw_again(batches)
 
     def _draw_again(self, batches: Sequence[int]) -> None:
@@ -138,7 +124,7 @@ class TfData(Source):
         restore_generators(after)
 
     def _divided(self) -> AnyDivision:
-        self.dataset, self._draws = with_own_draws(self.dataset)
+        self.dataset, *self.counters = with_own_draws(self.dataset)
         return divided(self.dataset)
 
     @functools.cached_property
@@ -190,32 +176,22 @@ class ByIndex(Source):
     def __init__(self, opened: Opened, division: IndexDivision | None = None) -> None:
         super().__init__(opened)
         self.division = division
-        self._reading: Any = reading_of(opened.dataset)
-        """Counts the iterators over `batches`."""
+        self.counters = [reading_of(opened.dataset)]
 
     def rows(self, rank: int, size: int, log: FingerprintLog | None = None) -> Any:
         """See `Source`."""
         own = super().rows(rank, size, log)
-        self._reading = reading_of(own)
+        self.counters = [reading_of(own)]
         return own
 
     def alone(self) -> Any:
         """See `Source`."""
         return self.dataset if self.division is None else self.rows(0, 1)
 
-    def begin(self) -> None:
-        """See `Source`."""
-        super().begin()
-        self._reading.new_iterator()
-
-    def ask_for(self, num_batches: int) -> None:
-        """See `Source`."""
-        super().ask_for(num_batches)
-        self._reading.ask_for(num_batches)
-
     def go_on(self, dataset: Any, position: Position) -> Any:
         """See `Source`: nothing is read again."""
-        self._reading.begin_at((position.batches or (0,))[-1])
+        [reading] = self.counters
+        reading.begin_at((position.batches or (0,))[-1])
         return iter(dataset)
 
     def _divided(self) -> AnyDivision:
@@ -225,28 +201,23 @@ class ByIndex(Source):
 class OwnBatches(Source):
     """Batches that the script, or a rule of TensorFlow's, has divided: each rank reads its own, in any number."""
 
-    _are_agreed = False
-
     def share(self, strategy: SynchronousStrategy, model: Any) -> None:
         """See `Source`: who runs out goes on with batches of no rows."""
         group, is_divided = strategy.group, is_local(self.given)
-        work = work_noted(self.given) if is_divided else how_divided(self.dataset)
-        self._describe(work, strategy, model, is_local=True)
+        work = work_of(division_in(self.given)) if is_divided else how_divided(self.dataset)
+        self.is_local = True
+        self._describe(work, strategy, model)
         if is_divided:  # Keras may have mapped what it was given (class weights); the rows are this rank's all the same
             own, number = self.dataset, self.adapter.num_batches
         else:
             own, number = local_batches(self.dataset, group.rank, group.size), None
         self.batches = mark_as_local(self._as_long_as_the_longest(own, number, group) if group.size > 1 else own)
 
-    def num_batches(self, by_keras: int | None) -> int | None:
-        """See `Source`."""
-        return self.agreed_num_batches if self._are_agreed else by_keras
-
     def _as_long_as_the_longest(self, dataset: Any, own: int | None, group: Any) -> Any:
         """This rank's `own` batches, and empty ones for as long as another rank has some. Collective."""
         counts: Any = np.concatenate(group.all_gather(np.array([-1 if own is None else own], np.int64)))
-        longest = self.agreed_num_batches = None if (counts < 0).any() else int(counts.max())
-        self._are_agreed = True
+        longest = self.num_batches = None if (counts < 0).any() else int(counts.max())
+        self.agreed_num_batches = longest
         shapes = shapes_of_another(dataset, counts, group.rank, lambda own: np.concatenate(group.all_gather(own)))
         padded = followed_by_empty_batches(dataset, shapes)
         return padded if longest is None else padded.take(longest)

@@ -8,8 +8,9 @@ from paceline.data.fingerprint import FingerprintLog
 from paceline.data.foreign_memory import read_at_once
 from paceline.data.items.shared_generators import division_of_generator
 from paceline.data.items.streams import num_read_behind, one_ahead, read_as_asked_for, stream_of
-from paceline.data.own_rows.local_batches import AnyDivision
+from paceline.data.own_rows.division import AnyDivision
 from paceline.fit.compat import NUM_LOOKED_AT, first_batches
+from paceline.fit.run import Run
 from paceline.fit.sources.source import Opened, Position, Replaying, Source
 from paceline.resilience.random_generators import capture_generators, restore_generators
 
@@ -46,18 +47,12 @@ class Generator(Source):
         self._stream.use(self.given)
         self.was_used_up = self._stream.has_ended
         self._reading = self._stream.begin(self.given, self.first_batches)
+        Run.ends(self._reading)
 
     def ask_for(self, num_batches: int) -> None:
         """See `Source`."""
         super().ask_for(num_batches)
         self._reading.num_asked = num_batches
-
-    def end(self, *, is_interrupted: bool) -> None:
-        """See `Source`: the generator stands where the next reader is to begin."""
-        if self._reading is not None and is_interrupted:  # a generator may never go on
-            self._reading.leave()
-        elif self._reading is not None:
-            self._reading.end()
 
     def go_on(self, dataset: Any, position: Position) -> Any:
         """See `Source`."""

@@ -1,5 +1,7 @@
 """Which `Source` reads what a call was given: the one place that asks for kinds of data."""
 
+import inspect
+from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
@@ -14,8 +16,7 @@ from paceline.data.own_rows.local_batches import is_local
 from paceline.fit.compat import ArrayDataAdapter, GeneratorDataAdapter, PyDatasetAdapter
 from paceline.fit.sources.datasets import Arrays, ByIndex, OwnByIndex, OwnTfData, TfData
 from paceline.fit.sources.generators import Generator
-from paceline.fit.sources.item_makers import Untouched
-from paceline.fit.sources.py_datasets import PyDatasetItems
+from paceline.fit.sources.py_datasets import PyDatasetItems, Untouched
 from paceline.fit.sources.source import Opened, Source
 
 
@@ -50,3 +51,31 @@ def source_of(opened: Opened, size: int = 1, *, reads_by_index: bool = True) -> 
     if isinstance(division, IndexDivision) and division.counts_epochs:
         return ByIndex(opened, division)
     return TfData(opened)
+
+
+def is_dataset_function(data: Any) -> bool:
+    """Whether `data` is a function in place of data."""
+    return inspect.isroutine(data) or (
+        callable(data) and not isinstance(data, (keras.utils.PyDataset, tf.data.Dataset))
+    )
+
+
+def dataset_made(function: Callable[..., Any], num_readers: int, index: int) -> tf.data.Dataset:
+    """What a function in place of data makes for one of those who read.
+
+    Args:
+        function: Takes a `tf.distribute.InputContext` or nothing.
+        num_readers: How many processes call it.
+        index: Which of them this is, from 0.
+
+    Raises:
+        ValueError: it returns no dataset.
+    """
+    takes_context = bool(inspect.signature(function).parameters)
+    dataset = function(tf.distribute.InputContext(num_readers, index, 1)) if takes_context else function()
+    if not isinstance(dataset, tf.data.Dataset):
+        raise ValueError(
+            f"the function in place of data returned {type(dataset).__name__}; expected a tf.data.Dataset "
+            "of batches [dataset-function]"
+        )
+    return dataset

@@ -29,8 +29,9 @@ import tensorflow as tf
 from paceline.data.batch_rows import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.items.item_rings import RingDivision
+from paceline.data.own_rows.division import AnyDivision, form_of, work_of
 from paceline.data.own_rows.index_batches import IndexDivision
-from paceline.data.own_rows.local_batches import AnyDivision, form_of, local_batches, work_of
+from paceline.data.own_rows.local_batches import local_batches
 from paceline.fit.unbatched import check_batched
 from paceline.strategy.base import SynchronousStrategy
 
@@ -88,13 +89,19 @@ class Source:
     """Whether a position needs to know of all iterators that have been made, not of the newest only."""
     was_used_up = False
     """Whether there was nothing left of the data when the newest iterator began."""
+    is_local = False
+    """Whether each rank reads batches of its own."""
     agreed_num_batches: int | None = None
-    """Of an epoch, where ranks read their own batches."""
+    """Of an epoch, then."""
+    py_dataset: Any = None
+    """The `PyDataset` that is read; None: another kind of data."""
 
     def __init__(self, opened: Opened) -> None:
         self.given = opened.given
         self.adapter = opened.adapter
         self.steps_per_epoch = opened.steps_per_epoch
+        self.num_batches: int | None = opened.adapter.num_batches
+        """Of an epoch; None: it is not known."""
         self.dataset = opened.dataset
         """Of global batches."""
         self.batches = opened.dataset
@@ -107,6 +114,8 @@ class Source:
         """Batches of the newest iterator that steps have asked for, with the step that has begun."""
         self.speaks = False
         """Whether this rank says what all ranks see."""
+        self.counters: list[Any] = []
+        """Are told of new iterators, and of what steps ask for."""
         self._log: FingerprintLog | None = None
         self._to_compare: list[int] = []
 
@@ -126,7 +135,7 @@ class Source:
         division = self._divided()
         is_chosen = group.size > 1 or isinstance(division, IndexDivision | RingDivision)
         self.division = division if is_chosen else None
-        self._describe(work_of(division) if is_chosen else "", strategy, model)
+        self._describe(work_of(self.division), strategy, model)
         if strategy.fit_group.size > 1:
             self._log = FingerprintLog(self.draws_by_chance, self.steps_per_epoch, len(self.first_batches))
         self.batches = self.rows(group.rank, group.size, self._log)
@@ -150,10 +159,6 @@ class Source:
         """As `whole`, for a process that reads by itself, and may have to come back to a position."""
         return self.whole()
 
-    def num_batches(self, by_keras: int | None) -> int | None:
-        """Of an epoch, as all ranks know it."""
-        return by_keras
-
     def draws_by_chance(self) -> bool:
         """Whether chance decides which element gets which random numbers."""
         return draws_by_chance(self.dataset)
@@ -162,7 +167,7 @@ class Source:
         """Where a rank's rows are chosen."""
         raise NotImplementedError
 
-    def _describe(self, work: str, strategy: SynchronousStrategy, model: Any, *, is_local: bool = False) -> None:
+    def _describe(self, work: str, strategy: SynchronousStrategy, model: Any) -> None:
         by_index = self.division.source if isinstance(self.division, IndexDivision) else None
         first, *_ = tf.nest.flatten(self.dataset.element_spec)
         is_scalar = isinstance(first, tf.TensorSpec) and first.shape.rank == 0  # Keras fails there
@@ -170,8 +175,8 @@ class Source:
         self.description = describe_data(
             self.dataset,
             batch_size=of_keras if by_index is None else by_index.batch_size,
-            num_batches=self.adapter.num_batches,
-            is_local=is_local,
+            num_batches=self.num_batches,
+            is_local=self.is_local,
             steps_per_epoch=self.steps_per_epoch,
             of_arrays=self.of_arrays,
             work=work,
@@ -185,23 +190,20 @@ class Source:
     def begin(self) -> None:
         """A new iterator over `batches` is about to be made."""
         self.num_asked = 0
-        if self._log is not None:
-            self._log.begin_iterator()
+        for one in (*([] if self._log is None else [self._log]), *self.counters):
+            one.new_iterator()
 
     def ask_for(self, num_batches: int) -> None:
         """Steps have asked for so many batches of the newest iterator, with the step that begins."""
         first, self.num_asked = self.num_asked, num_batches
+        for one in self.counters:
+            one.ask_for(num_batches)
         if self._log is not None:
             self._to_compare += filter(self._log.is_compared, range(first, num_batches))
 
     def break_off(self) -> None:
         """The last step was broken off."""
         self._to_compare = []
-
-    @property
-    def is_local(self) -> bool:
-        """Whether each rank reads its own batches."""
-        return self.description is not None and self.description.is_local
 
     def compare(self, strategy: Any) -> None:
         """Compares what ranks have read for the last step, after it. Collective, if a batch is one to compare.
@@ -217,15 +219,7 @@ class Source:
     def raise_fault(self) -> None:
         """The newest iterator has no more batches: raises what has ended it, if that was an exception."""
 
-    def end(self, *, is_interrupted: bool) -> None:
-        """The call is over: nobody asks any more. Where it was interrupted from the keyboard, nothing is waited for."""
-
     # Positions.
-
-    @property
-    def py_dataset(self) -> Any:
-        """The `PyDataset` that is read; None: another kind of data."""
-        return None
 
     def counted(self, batches: Sequence[int]) -> tuple[int, ...]:
         """Of the batches taken from each iterator, what a position has."""

@@ -1,12 +1,17 @@
-"""The file that a `DataLossError` of TensorFlow's is about, which does not name one: ``corrupted record at 1234``.
+"""Faults in an input pipeline, told as what they are.
 
-The names of TFRecord files that the data have been made of are read once more when such an error comes, and the first
-damaged file is told. Names that are computed (a map over a folder) are not known here; of these nothing is told.
+Of an exception of a Python function TensorFlow hands on the text only, between several screens of its own: it is raised
+as it was. A `DataLossError` does not name its file (``corrupted record at 1234``): the names of TFRecord files that the
+data have been made of are read once more when such an error comes, and the first damaged file is told. Names that are
+computed (a map over a folder) are not known here; of these nothing is told.
 """
 
+import functools
 import gc
 import logging
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +25,53 @@ _NAMES_AT_ONCE = 1024
 
 _names: list[weakref.ref[Any]] = []
 """Datasets of names; the newest last. Data that are gone are not to be blamed, so these are not kept alive."""
+
+
+class _Raised:
+    """The exception that was raised last."""
+
+    fault: Exception | None = None
+
+
+_raised = _Raised()
+
+
+def keeps_fault(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, for `tf.numpy_function`, whose exceptions are kept for `kept_fault_raised`."""
+
+    @functools.wraps(function)
+    def noted(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except StopIteration as fault:  # TensorFlow would take it for the end of the data
+            _raised.fault = RuntimeError("StopIteration")
+            raise _raised.fault from fault
+        except Exception as fault:
+            _raised.fault = fault
+            raise
+
+    return noted
+
+
+@contextmanager
+def kept_fault_raised() -> Iterator[None]:
+    """An error of TensorFlow's in here that comes from a function that `keeps_fault` is raised as what that had raised.
+
+    Raises:
+        Exception: whatever the function has raised.
+        ValueError: data are damaged, and the file is known (`told_of_damage`).
+    """
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        if told := told_of_damage():
+            raise ValueError(told) from error
+        raise
+    except tf.errors.OpError as error:
+        fault = _raised.fault
+        if fault is None or str(fault) not in str(error):
+            raise
+        raise fault from None
 
 
 def note_files_of(dataset: Any) -> None:
