@@ -65,7 +65,7 @@ class Position:
     state: Any = None
     """Of that iterator, a uint8 vector; None: it has none, or a large one."""
     form: str = ""
-    """Of the dataset that the state is of: it fits no iterator over another form (`local_batches.form_of`)."""
+    """Of the dataset that the state is of: it fits no iterator over another form (`division.form_of`)."""
 
 
 class Source:
