@@ -10,7 +10,6 @@ from paceline.data.indexed.grain_batches import by_index
 from paceline.fit.engine import engine_for
 from paceline.fit.predictions import counted_batches
 from paceline.fit.run import Run, observer
-from paceline.fit.snapshots.data_cursor import Unfollowed
 from paceline.fit.sources.kinds import before_look
 from paceline.fit.sources.source import Opened, Source
 from paceline.fit.whole_batches import batch_of, expect
@@ -23,6 +22,8 @@ _NO_DATA = (
 
 _AS_IT_IS = SimpleNamespace(experimental_distribute_dataset=lambda dataset: dataset)
 """Stands in for the strategy in Keras's constructor: its dataset is distributed once it is known what it is of."""
+_UNFOLLOWED = SimpleNamespace(make=iter, steps=lambda items: items)
+"""Stands in for a cursor (`snapshots/data_cursor.py`) where nobody follows an epoch iterator."""
 
 
 def epoch_iterator_class(keras_class: Any) -> Any:
@@ -116,7 +117,7 @@ def _ended_together(iterator: Any, batches: Any) -> Any:
 
 def _cursor_of(iterator: Any) -> Any:
     by = observer()
-    return (None if by is None else by.follows(iterator)) or Unfollowed()
+    return (None if by is None else by.follows(iterator)) or _UNFOLLOWED
 
 
 def _predicting_model() -> Any:

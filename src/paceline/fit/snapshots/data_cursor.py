@@ -19,18 +19,6 @@ from paceline.resilience.random_generators import drawn_from, restore_generators
 _LOGGER = logging.getLogger("paceline")
 
 
-class Unfollowed:
-    """Stands in for a cursor where nobody follows an epoch iterator."""
-
-    def make(self, dataset: Any) -> Any:
-        """A new iterator."""
-        return iter(dataset)
-
-    def steps(self, items: Iterator[Any]) -> Iterator[Any]:
-        """All of them."""
-        return items
-
-
 class DataCursor:
     """Follows one epoch iterator of Keras.
 
