@@ -15,17 +15,18 @@ FOUND = 0.7
 
 
 @pytest.mark.parametrize(
-    ("naps", "word"),
+    ("workers", "naps", "word"),
     [
-        pytest.param("map", "input", id="map", marks=pytest.mark.proof),
-        pytest.param("callback", "callbacks", id="callback", marks=pytest.mark.proof),
-        pytest.param("callback 1", "waiting for rank 1", id="callback of one rank"),
-        pytest.param("callback 0", "waiting for rank 0", id="callback of the chief", marks=pytest.mark.proof),
-        pytest.param("map 1", "input", id="map of one rank"),
+        pytest.param(1, "map", "input", id="map of one worker, validated"),
+        pytest.param(2, "map", "input", id="map", marks=pytest.mark.proof),
+        pytest.param(2, "map 1", "input", id="map of one rank", marks=pytest.mark.proof),
+        pytest.param(2, "callback", "callbacks", id="callback", marks=pytest.mark.proof),
+        pytest.param(2, "callback 0", "waiting for rank 0", id="callback of the chief", marks=pytest.mark.proof),
+        pytest.param(2, "watched 1", "waiting for rank 1", id="callback of one rank"),
     ],
 )
-def test_naps_are_found_where_they_are(tmp_path: Path, naps: str, word: str) -> None:
-    ended = run_workers(2, SCRIPT, *naps.split(), folder=tmp_path)
+def test_naps_are_found_where_they_are(tmp_path: Path, workers: int, naps: str, word: str) -> None:
+    ended = run_workers(workers, SCRIPT, *naps.split(), folder=tmp_path)
     assert ended.code == 0, ended.output
     [last] = [line for line in ended.lines("[0] paceline: fit ") if "; step " in line]
     shares = {
@@ -37,9 +38,9 @@ def test_naps_are_found_where_they_are(tmp_path: Path, naps: str, word: str) -> 
     assert sum(shares.values()) in range(95, 106), last
     named = [line for line in ended.output.splitlines() if "[straggler]" in line]
     if " " in naps:  # of one rank
-        does = {"map": "waits for its data", "callback": "is in callbacks"}
         place, rank = naps.split()
-        assert [line for line in named if f"rank {rank} {does[place]}" in line], ended.output
+        does = "waits for its data" if place == "map" else "is in callbacks"
+        assert [line for line in named if f"rank {rank} {does}" in line], ended.output
 
 
 def test_a_short_fit_says_nothing_of_it(tmp_path: Path) -> None:

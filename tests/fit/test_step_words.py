@@ -25,7 +25,7 @@ def _with_slow_rank() -> Totals:
         waited=(0.8, 0),
     )
     totals.blamed[1, Phase.COMPUTE] = 0.8
-    totals.num_last[:] = 40, 60
+    totals.num_last[1, Phase.COMPUTE] = 40
     return totals
 
 
@@ -53,8 +53,9 @@ def test_an_epoch_without_a_step_has_no_line() -> None:
 
 def test_the_line_of_a_fit_adds_up() -> None:
     totals = _totals({Phase.COMPUTE: 2.0, Phase.START: 3.0, Phase.VALIDATION: 1.0})
-    assert line_of_fit(totals, 7.5) == (
-        "fit 7.5 s: steps 2.0 s, start 3.0 s, validation 1.0 s, the rest 1.5 s; step 40 ms: compute 100 %"
+    untold = [0.5 if phase == Phase.VALIDATION else 0.0 for phase in Phase]
+    assert line_of_fit(totals, 7.5, untold) == (
+        "fit 7.5 s: steps 2.0 s, start 3.0 s, validation 1.5 s, the rest 1.0 s; step 40 ms: compute 100 %"
     )
 
 
@@ -78,5 +79,5 @@ def test_who_costs_little_is_not_named(blamed: float) -> None:
 
 def test_who_is_late_now_and_then_is_not_named() -> None:
     totals = _with_slow_rank()
-    totals.num_last[:] = 80, 20
+    totals.num_last[1, Phase.COMPUTE] = 20
     assert straggler_in(totals) is None

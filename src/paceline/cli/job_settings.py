@@ -86,8 +86,8 @@ def made_job(
         refuse_open_servers(options)
         say(f"{OPEN_SERVERS}.")
     in_all = num_workers * (several.nodes.num_nodes if several and several.nodes else 1)
-    if not options.ps:
-        check_number(options.shares, in_all)
+    if options.shares and not options.ps:
+        check_number(len(options.shares.split(",")), in_all)
     if options.snapshot_dir is not None and "://" not in options.snapshot_dir:
         options = replace(options, snapshot_dir=str(Path(options.snapshot_dir).absolute()))
     if options.chaos:

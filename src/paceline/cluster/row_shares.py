@@ -29,13 +29,12 @@ def parsed(shares: str | None) -> tuple[int, ...]:
     return numbers if len(set(numbers)) > 1 else ()
 
 
-def check_number(shares: str | None, num_workers: int) -> None:
-    """Refuses shares that are not one for each worker.
+def check_number(number: int, num_workers: int) -> None:
+    """Refuses so many shares, if they are not one for each worker.
 
     Raises:
         ConfigurationError: that is so.
     """
-    number = len(shares.split(",")) if shares else num_workers
     if number != num_workers:
         raise ConfigurationError(
             f"--shares has {number} number{'s' * (number > 1)}, but the job has {num_workers} "

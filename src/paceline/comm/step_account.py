@@ -18,11 +18,13 @@ import numpy.typing as npt
 
 from paceline.comm.group import Array
 from paceline.comm.process_facts import Facts
-from paceline.comm.step_clock import NUM_NUMBERS, Phase
+from paceline.comm.step_clock import NUM_NUMBERS, NUM_STEPS, Phase
 
 Seconds = npt.NDArray[np.float64]
 
-_BEFORE_COUNT = (Phase.INPUT, Phase.UPDATE, Phase.CALLBACKS, Phase.SNAPSHOT, Phase.REST)
+_BEFORE_AGREEMENT = (Phase.UPDATE, Phase.CALLBACKS, Phase.SNAPSHOT, Phase.REST)
+"""For what a rank may come late to an agreement of callbacks, which follows the step."""
+_BEFORE_COUNT = (Phase.INPUT, *_BEFORE_AGREEMENT)
 """For what a rank may come late to the first message of a step. For what it computes it comes late to a later one."""
 APART = (Phase.START, Phase.VALIDATION)
 """No part of the time of steps."""
@@ -37,7 +39,7 @@ class Totals:
     num_ranks: int
     num_steps: int = 0
     phases: Seconds = field(init=False)
-    """(ranks, phases): `COUNT` and `MESSAGES` without waiting. A wait for somebody's input is `INPUT`."""
+    """(ranks, phases): messages without waiting. A wait for somebody's input is `INPUT`."""
     own: Seconds = field(init=False)
     """(ranks, phases): as each rank's clock has them, with waiting."""
     waited: Seconds = field(init=False)
@@ -45,7 +47,7 @@ class Totals:
     blamed: Seconds = field(init=False)
     """(ranks, phases): how long all others together have waited for this rank while it was in a phase."""
     num_last: npt.NDArray[np.int64] = field(init=False)
-    """In how many messages this rank came last."""
+    """(ranks, phases): in how many messages this rank came last, because of a phase."""
     facts: Seconds = field(init=False)
     """(ranks, `Facts`)."""
 
@@ -54,7 +56,7 @@ class Totals:
         self.own = np.zeros((self.num_ranks, len(Phase)))
         self.waited = np.zeros(self.num_ranks)
         self.blamed = np.zeros((self.num_ranks, len(Phase)))
-        self.num_last = np.zeros(self.num_ranks, np.int64)
+        self.num_last = np.zeros((self.num_ranks, len(Phase)), np.int64)
         self.facts = np.zeros((self.num_ranks, len(Facts._fields)))
 
     def add(self, other: "Totals") -> None:
@@ -75,7 +77,7 @@ class Totals:
 
 
 class StepAccount:
-    """Adds up what ranks tell of their steps, in the order of the steps.
+    """Adds up what ranks tell of their steps, in the order of the steps. Of many ranks each tells of several at once.
 
     Args:
         num_ranks: Of the group that takes them together.
@@ -115,31 +117,52 @@ def totals_of(told: Sequence[Array], before: Array | None, num_ranks: int) -> To
             was told first is how they came to it.
         num_ranks: How many there are.
     """
-    totals = Totals(num_ranks, num_steps=max(len(told) - (before is None), 0))
+    totals = Totals(num_ranks)
     if not told:
         return totals
     first = np.zeros_like(told[0]) if before is None else before
     numbers: Seconds = np.stack([first, *told]).astype(np.float64) / 1e9
-    phases, facts = numbers[1:, :, : len(Phase)], numbers[1:, :, len(Phase) :]
-    earlier = numbers[:-1, :, : len(Phase)]  # what ranks did before they met in the first message of each step
-    steps = np.arange(len(told))
-    kept = phases.copy()
-    for message in (Phase.COUNT, Phase.MESSAGES):
-        stays = phases[:, :, message]
-        last = stays.argmin(1)
-        waits = stays - stays[steps, last][:, None]
-        kept[:, :, message] -= waits
-        if message is Phase.COUNT:
-            late = earlier[:, :, _BEFORE_COUNT]
-            cause = np.array(_BEFORE_COUNT)[(late[steps, last][:, None] - late).argmax(2)]
-        else:
-            cause = np.full(stays.shape, Phase.COMPUTE)
-        is_input = cause == Phase.INPUT
-        kept[:, :, Phase.INPUT] += np.where(is_input, waits, 0)
-        totals.waited += np.where(is_input, 0, waits).sum(0)
-        np.add.at(totals.blamed, (np.broadcast_to(last[:, None], stays.shape), cause), waits)
-        np.add.at(totals.num_last, last, 1)
-    totals.phases += kept.sum(0)
+    phases, facts = numbers[1:, :, :NUM_STEPS], numbers[1:, :, NUM_STEPS + 1 :]
+    earlier = numbers[:-1, :, :NUM_STEPS]  # what ranks did before they met in the first message of each step
+    totals.num_steps = round(sum(each[:, NUM_STEPS].mean() for each in told))
+    totals.phases += phases.sum(0)
     totals.own += phases.sum(0)
     totals.facts += facts.sum(0)
+    for message, late, causes in (
+        (Phase.COUNT, _since_agreement(earlier), _BEFORE_COUNT),
+        (Phase.MESSAGES, phases, (Phase.COMPUTE,)),
+        (Phase.AGREEMENT, phases, _BEFORE_AGREEMENT),
+    ):
+        _book_waiting(totals, message, phases[:, :, message], late[:, :, causes], np.array(causes))
     return totals
+
+
+def _since_agreement(phases: Seconds) -> Seconds:
+    """What makes ranks come late to the first message of a step: where they have agreed, they begin together there."""
+    have_agreed = phases[:, :, Phase.AGREEMENT].min(1) > 0
+    since = phases.copy()
+    for phase in (Phase.UPDATE, Phase.CALLBACKS, Phase.SNAPSHOT):
+        since[have_agreed, :, phase] = 0
+    return since
+
+
+def _book_waiting(totals: Totals, message: Phase, stays: Seconds, late: Seconds, causes: npt.NDArray[np.int64]) -> None:
+    """Takes waiting out of a kind of message, and says whom it was for.
+
+    Args:
+        totals: Of the steps.
+        message: The kind.
+        stays: (steps, ranks): how long each rank was in it.
+        late: (steps, ranks, causes): what each rank had done before.
+        causes: The phases that these are.
+    """
+    steps, last = np.arange(len(stays)), stays.argmin(1)
+    waits = stays - stays[steps, last][:, None]
+    cause = causes[(late[steps, last][:, None] - late).argmax(2)]
+    is_input = cause == Phase.INPUT
+    totals.phases[:, message] -= waits.sum(0)
+    totals.phases[:, Phase.INPUT] += np.where(is_input, waits, 0).sum(0)
+    totals.waited += np.where(is_input, 0, waits).sum(0)
+    np.add.at(totals.blamed, (np.broadcast_to(last[:, None], stays.shape), cause), waits)
+    longest = waits.argmax(1)
+    np.add.at(totals.num_last, (last, cause[steps, longest]), waits[steps, longest] > 0)

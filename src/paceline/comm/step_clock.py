@@ -8,7 +8,20 @@ A step is divided where Python already is:
 How long a message takes of itself, and how long this rank waits in it for others, follows from what the clocks of all
 ranks say (`step_account.py`). Reading the clock takes a quarter of a microsecond.
 
-Python's thread and those in which TensorFlow calls messages take turns within a step, so nothing is locked.
+Who calls what, in this order:
+
+    who                                   with a message 1                   without: one worker, RING, pipelines, …
+    `timed` (`fit/step_times.py`)         begin                              begin
+    hook `on_train_batch_begin`           step_begins                        step_begins
+    the step, if it is traced             tracing                            tracing
+    message 1, `total_rows`               count_begins, count_ended          –
+    other messages                        message_begins, message_ended      (over MPI)
+    the next hook, or the end             step_ended                         step_ended, which tells input from compute
+    callbacks, agreement, snapshot        enter, leave                       enter, leave
+
+There is one clock for all threads, of the one `fit` that has begun it: what another `fit` does meanwhile, in a callback
+or in a thread, belongs to the phase in which it does so. Within a step Python's thread and those in which TensorFlow
+calls messages take turns, so nothing is locked.
 """
 
 import time
@@ -32,32 +45,38 @@ class Phase(IntEnum):
     COMPUTE = 2
     """Computes, up to the last message of the step."""
     MESSAGES = 3
-    """Is in another message."""
+    """Is in another message of the step."""
     UPDATE = 4
     """Behind the last message of the step: updates of weights."""
     CALLBACKS = 5
-    SNAPSHOT = 6
+    AGREEMENT = 6
+    """Is in the message with which ranks agree on what callbacks have decided."""
+    SNAPSHOT = 7
     """Copies the state for one; writing goes on beside the steps."""
-    REST = 7
+    REST = 8
     """Between steps: Keras's own loop, events."""
-    START = 8
+    START = 9
     """What comes before the first step, and whole steps that had to be traced first."""
-    VALIDATION = 9
-    WHOLE = 10
+    VALIDATION = 10
+    WHOLE = 11
     """In a step of which nobody knows when its input was there."""
 
 
-_OF_STEP = frozenset([Phase.INPUT, Phase.COUNT, Phase.COMPUTE, Phase.MESSAGES, Phase.START])
+_OF_STEP = frozenset([Phase.INPUT, Phase.COUNT, Phase.COMPUTE, Phase.MESSAGES, Phase.UPDATE, Phase.START])
+_BETWEEN_STEPS = frozenset([Phase.REST, Phase.AGREEMENT])
 _NUM_PHASES = len(Phase)
-NUM_NUMBERS = _NUM_PHASES + NUM_FACTS
-"""What a rank tells the others: nanoseconds in each phase, and what the kernel says of the process."""
+
+NUM_STEPS = _NUM_PHASES
+"""Where in what a rank tells the number of its steps stands: behind the nanoseconds of each phase."""
+NUM_NUMBERS = _NUM_PHASES + 1 + NUM_FACTS
+"""What a rank tells the others; at last what the kernel says of the process."""
 
 _RANKS_AT_ONCE = 64
 """Of more ranks, so many tell in each message, in turn: it stays small."""
 
 
 class StepClock:
-    """A process's clock. Its methods may be called at any time; out of a `fit` nobody asks for what it counts.
+    """A process's clock. Out of a `fit` its methods may be called, too, and nobody asks for what it counts.
 
     Args:
         now: Nanoseconds.
@@ -69,21 +88,42 @@ class StepClock:
         self._facts = ProcessFacts() if facts is None else facts
         self._phase = Phase.REST
         self._since = now()
-        self._is_in_step = False
-        self._is_first = True
+        self._has_begun = False
+        """Whether a `fit` is timed."""
+        self._is_first = False
         """Whether the step that comes next is the first one of its `fit`."""
+        self._num_steps = 0
+        """Of the execution that has begun."""
         self._was_counted = False
         """Whether this execution has been in the message with which a step begins."""
         self._has_combined = False
         """Whether this step has been in another message behind that one."""
-        self._untold = [0] * _NUM_PHASES
-        self._num_messages = 0
+        self._untold = [0] * (_NUM_PHASES + 1)
+        self._num_counts = 0
+        """Messages with which steps have begun: the same on all ranks."""
         self._step_began_at = 0.0
         self.input_came_at: Callable[[], float] | None = None
-        """When the newest step without a first message had its batch, in seconds since 1970; None: nobody knows."""
+        """When the execution that is going on had its batch, in seconds since 1970; None: nobody knows."""
         self.hear: Callable[[int, int, Array], None] | None = None
-        """Is told what ranks have told in a message: the first of them, how many there are in the whole, and
-        `NUM_NUMBERS` of each, int64. Of an execution without such a message, what this rank has told itself."""
+        """Is told what ranks have told: the first of them, how many there are in the whole, and `NUM_NUMBERS` of each,
+        int64. Of an execution without a first message, what this rank has told itself."""
+
+    def begin(self) -> bool:
+        """A `fit` begins: what was before belongs to no step. False: another one is timed already."""
+        if self._has_begun:
+            return False
+        self.switch(Phase.REST)
+        self._untold = [0] * (_NUM_PHASES + 1)
+        self._has_begun = self._is_first = True
+        self._facts.begin()
+        return True
+
+    def end(self) -> list[int]:
+        """The `fit` that has begun is over. Returns the nanoseconds of each phase that have not been told."""
+        self.step_ended()
+        self.switch(Phase.REST)
+        self._has_begun, self.hear = False, None
+        return self._untold[:_NUM_PHASES]
 
     def switch(self, phase: Phase) -> Phase:
         """From now on the rank is in `phase`; returns in which it was."""
@@ -92,48 +132,36 @@ class StepClock:
         self._since, self._phase = now, phase
         return before
 
-    def enter(self, phase: Phase) -> bool:
-        """From now on the rank is in `phase`, if it was between its steps, and in no other; whether that is so."""
-        if self._phase is not Phase.REST:
-            return False
-        self.switch(phase)
-        return True
+    # Context managers would be shorter, and would cost each step three times as much.
 
-    def leave(self, has_entered: bool) -> None:
+    def enter(self, phase: Phase) -> Phase | None:
+        """From now on the rank is in `phase`, if it was between its steps, in no other; returns what `leave` needs."""
+        return self.switch(phase) if self._phase in _BETWEEN_STEPS else None
+
+    def leave(self, before: Phase | None) -> None:
         """The phase that has been entered, or not, is over."""
-        if has_entered:
-            self.switch(Phase.REST)
+        if before is not None:
+            self.switch(before)
 
     @contextmanager
     def during(self, phase: Phase) -> Iterator[None]:
         """While this lasts, the rank is in `phase`, as `enter` says; for what is rare."""
-        has_entered = self.enter(phase)
+        before = self.enter(phase)
         try:
             yield
         finally:
-            self.leave(has_entered)
+            self.leave(before)
 
-    def begin(self) -> None:
-        """A `fit` begins: what was before belongs to no step."""
-        self.switch(Phase.REST)
-        self._untold = [0] * _NUM_PHASES
-        self._is_in_step, self._is_first = False, True
-        self._facts.begin()
-        self.input_came_at = None
-
-    # A context manager would be shorter, and would cost each step three times as much.
-
-    def step_begins(self) -> None:
-        """An execution of the step begins; within another phase, such as a callback, it belongs to that."""
+    def step_begins(self, num_steps: int = 1) -> None:
+        """An execution of so many steps begins; within another phase, such as a callback, it belongs to that."""
         if self._phase is not Phase.REST:
             return
-        self._is_in_step, self._was_counted, self._has_combined = True, False, False
         if self._is_first:
             self._is_first = False
             self.switch(Phase.START)
-            started = sum(self._untold)
-            self._untold = [0] * _NUM_PHASES
-            self._untold[Phase.START] = started
+            before, self._untold = sum(self._untold), [0] * (_NUM_PHASES + 1)
+            self._untold[Phase.START] = before
+        self._num_steps, self._was_counted, self._has_combined = num_steps, False, False
         self._step_began_at = time.time()
         self.switch(Phase.INPUT)
 
@@ -141,17 +169,23 @@ class StepClock:
         """The execution is over, or has raised, if there is one."""
         if self._phase not in _OF_STEP:
             return
+        self._compute_was_update()
+        was_traced = self.switch(Phase.REST) is Phase.START
+        if not self._was_counted:
+            if not was_traced:
+                self._divide_input()
+                self._untold[NUM_STEPS] += self._num_steps
+            if (hear := self.hear) is not None:
+                hear(0, 1, np.array([self._take()], np.int64))
+        self.input_came_at = None
+
+    def _compute_was_update(self) -> None:
+        """What this rank has computed since the last message was behind the last message of its step."""
         if self._phase is Phase.COMPUTE and self._has_combined:
             self._phase = Phase.UPDATE
-        self._is_in_step = False
-        self.switch(Phase.REST)
-        if not self._was_counted:
-            self._book_input()
-            if self.hear is not None:
-                self.hear(0, 1, np.array([self._take()], np.int64))
 
-    def _book_input(self) -> None:
-        """Divides an execution without a first message, all of which counts as input so far."""
+    def _divide_input(self) -> None:
+        """Of an execution without a first message all counts as input so far, up to another message."""
         whole, self._untold[Phase.INPUT] = self._untold[Phase.INPUT], 0
         if self.input_came_at is None:
             self._untold[Phase.WHOLE] += whole
@@ -161,55 +195,69 @@ class StepClock:
         self._untold[Phase.COMPUTE] += whole - awaited
 
     def tracing(self) -> None:
-        """The step that has begun is traced first: it says nothing about those to come."""
-        if self._is_in_step:
-            self._is_in_step = False
+        """The execution that has begun is traced first: it says nothing about those to come."""
+        if self._phase in _OF_STEP:
             self.switch(Phase.START)
 
     def message_begins(self) -> None:
-        """This rank enters a message of the step."""
-        if self._is_in_step:
+        """This rank enters a message."""
+        if self._is_measured:
             self.switch(Phase.MESSAGES)
 
     def message_ended(self) -> None:
         """It has left the message."""
-        if self._is_in_step:
+        if self._is_measured:
             self._has_combined = True
             self.switch(Phase.COMPUTE)
 
+    @property
+    def _is_measured(self) -> bool:
+        """Whether an execution is going on that is not traced first."""
+        return self._phase in _OF_STEP and self._phase is not Phase.START
+
     def count_begins(self, rank: int, size: int) -> Array:
-        """This rank enters the message with which a step begins.
+        """This rank enters the message with which a step, also of a validation or a prediction, begins.
 
         Returns:
-            What is to be summed over the ranks in it, for `count_ended`: int64.
+            What is to be summed over the ranks in it, for `count_ended`: int64, zeros out of steps that are timed.
         """
-        if self._is_in_step:
-            if self._phase is Phase.COMPUTE and self._has_combined:  # behind another step of the same execution
-                self._phase = Phase.UPDATE
-            self._has_combined = False
-            self.switch(Phase.COUNT)
         first = self._first(size)
         told = np.zeros((min(size - first, _RANKS_AT_ONCE), NUM_NUMBERS), np.int64)
+        if self._phase not in _OF_STEP:
+            return told.reshape(-1)
+        if self._is_measured:
+            self._compute_was_update()  # of another step of the same execution
+            self._has_combined = False
+            self.switch(Phase.COUNT)
         if 0 <= rank - first < _RANKS_AT_ONCE:
             told[rank - first] = self._take()
         return told.reshape(-1)
 
-    def count_ended(self, size: int, told: Array) -> None:
-        """It has left that message, with the sums over the ranks."""
+    def count_ended(self, size: int, told: Array, *, takes_place: bool = True) -> None:
+        """It has left that message, with the sums over the ranks.
+
+        Args:
+            size: How many ranks there are.
+            told: The sums.
+            takes_place: Whether a step follows: else the data of some rank have ended.
+        """
+        if self._phase not in _OF_STEP:
+            return
         first = self._first(size)
-        self._num_messages += 1
+        self._num_counts += 1
         self._was_counted = True
-        if self._is_in_step:
+        if self._is_measured:
+            self._untold[NUM_STEPS] += takes_place
             self.switch(Phase.COMPUTE)
-        if self.hear is not None:
-            self.hear(first, size, told.reshape(-1, NUM_NUMBERS))
+        if (hear := self.hear) is not None:
+            hear(first, size, told.reshape(-1, NUM_NUMBERS))
 
     def _take(self) -> list[int]:
         """What this rank has to tell, and has told from now on."""
         told = [*self._untold, *self._facts.since_last()]
-        self._untold = [0] * _NUM_PHASES
+        self._untold = [0] * (_NUM_PHASES + 1)
         return told
 
     def _first(self, size: int) -> int:
         """The first of the ranks whose turn it is."""
-        return self._num_messages % -(-size // _RANKS_AT_ONCE) * _RANKS_AT_ONCE
+        return self._num_counts % -(-size // _RANKS_AT_ONCE) * _RANKS_AT_ONCE

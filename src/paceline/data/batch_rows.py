@@ -128,8 +128,15 @@ def local_slice(rows: Number, rank: int, size: int) -> tuple[Number, Number]:
     [(0, 3), (3, 6), (6, 8), (8, 10)]
     """
     shares = _shares()
-    if len(shares) != size:
-        return even_slice(rows, rank, size)
+    return slice_by(shares, rows, rank) if len(shares) == size else even_slice(rows, rank, size)
+
+
+def slice_by(shares: tuple[int, ...], rows: Number, rank: int) -> tuple[Number, Number]:
+    """The rows [begin, end) of a global batch that `rank` computes, by the shares of all ranks.
+
+    >>> [slice_by((3, 1), 10, rank) for rank in range(2)]
+    [(0, 7), (7, 10)]
+    """
     return _begin_of_share(rows, rank, shares), _begin_of_share(rows, rank + 1, shares)
 
 
@@ -150,9 +157,12 @@ def _begin_of_share(rows: Any, rank: Any, shares: tuple[int, ...]) -> Any:
     if isinstance(rank, int) and rank in (0, len(shares)):
         return _begin(rows, rank, len(shares))
     first = begins(shares)
-    if isinstance(rank, int):
+    if not tf.is_tensor(rows) and isinstance(rank, int):
         return rows * first[rank] // first[-1]
-    return rows * tf.gather(tf.constant(first, rows.dtype if tf.is_tensor(rows) else rank.dtype), rank) // first[-1]
+    # The product of a large batch and a large share may not fit into 32 bits.
+    number = first[rank] if isinstance(rank, int) else tf.gather(tf.constant(first, tf.int64), rank)
+    dtype = rows.dtype if tf.is_tensor(rows) else rank.dtype
+    return tf.cast(tf.cast(rows, tf.int64) * number // first[-1], dtype)
 
 
 def _begin(rows: Any, rank: Any, size: int) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline.cluster.row_shares import shares_in
 from paceline.comm.group import Group
 from paceline.comm.script_lines import lines_of_ranks
 from paceline.data.batch_rows import DataDescription, local_slice
@@ -53,6 +54,7 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
             return
         said.add(line)
         _LOGGER.info("%s", line)
+        _warn_of_idle_ranks(data, strategy.group.size)
 
 
 def _check_batch(data: DataDescription, size: int) -> None:
@@ -65,6 +67,22 @@ def _check_batch(data: DataDescription, size: int) -> None:
         f"{32 * size}), with the learning rate scaled accordingly (paceline.scale_learning_rate). Or start at "
         f"most {data.batch_size} workers. [small-batch]"
     )
+
+
+def _warn_of_idle_ranks(data: DataDescription, size: int) -> None:
+    """By ``--shares`` a rank may have so small a part that it never gets a row of a full batch."""
+    shares = shares_in()
+    if data.is_local or data.batch_size is None or len(shares) != size:
+        return
+    slices = [local_slice(data.batch_size, rank, size) for rank in range(size)]
+    idle = [str(rank) for rank, (begin, end) in enumerate(slices) if begin == end and shares[rank]]
+    if idle:
+        _LOGGER.warning(
+            "with --shares %s, rank %s gets no row of a batch of %d rows: larger batches or other shares help [shares]",
+            ",".join(map(str, shares)),
+            " and rank ".join(idle),
+            data.batch_size,
+        )
 
 
 def _check_steps(data: DataDescription) -> None:
@@ -110,6 +128,7 @@ def facts_of(model: Any, data: DataDescription, num_batches: int | None) -> dict
         "batch size": None if data.is_local else data.batch_size,
         "data": data.components,
         _SOURCE: [*data.facts],
+        "shares of rows": [*shares_in()],
         "number of variables in the model": len(variables),
         "variables of the model": [[list(variable.shape), str(variable.dtype)] for variable in variables],
         "names of the variables": [variable.path for variable in variables],

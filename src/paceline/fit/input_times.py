@@ -20,30 +20,39 @@ from paceline.strategy.graph_collectives import as_written
 Function = Callable[..., Any]
 
 
-def noting_input(model: Any, step: Function, clock: StepClock) -> Function:
-    """A step that tells the clock when it had its batch.
+def with_input_noted(model: Any, step: Function, by_keras: Function, clock: StepClock) -> Function:
+    """What Keras makes of a training step, which tells the clock when each execution had its batch.
+
+    Not of steps that XLA compiles, nor where an execution is several steps: each of them waits for its own batch.
 
     Args:
-        model: Whose step; where XLA compiles it, the moment stays unknown.
+        model: Whose step.
         step: Of one batch.
+        by_keras: From a step to a function of an iterator.
         clock: Of this process.
     """
-    if model.jit_compile:
-        return step
-    came_at = _Moment()
+    if model.jit_compile or model.steps_per_execution > 1:
+        return by_keras(step)  # type: ignore[no-any-return]  # a function
+    moment = _Moment()
 
     def noting(data: Any) -> Any:
-        clock.input_came_at = came_at.seconds
         if tf.executing_eagerly():
-            came_at.now = time.time()
+            moment.now = time.time()
             return step(data)
         outputs = step(data)
         tensors = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if tf.is_tensor(leaf)]
         with tf.control_dependencies(tensors), tf.device("/device:CPU:0"):
-            came_at.variable().assign(tf.timestamp())
+            moment.variable().assign(tf.timestamp())
         return outputs
 
-    return as_written(functools.wraps(step)(noting))
+    function = by_keras(as_written(functools.wraps(step)(noting)))
+
+    @functools.wraps(function)
+    def noted(iterator: Any) -> Any:
+        clock.input_came_at = moment.seconds
+        return function(iterator)
+
+    return noted
 
 
 class _Moment:

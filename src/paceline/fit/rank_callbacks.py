@@ -101,21 +101,22 @@ def _call(name: str, callbacks: Any, position: int, logs: Any, by_keras: Callabl
     agreement = getattr(callbacks, _AGREEMENT, None)
 
     def call() -> None:
-        by_keras(engine_of(model).logs_for(name, callbacks.callbacks, logs))
+        before = clock.enter(Phase.CALLBACKS)
+        try:
+            by_keras(engine_of(model).logs_for(name, callbacks.callbacks, logs))
+        finally:
+            clock.leave(before)
 
-    is_timed = clock.enter(Phase.CALLBACKS)
-    try:
-        if agreement is None or not agreement.watches(name):
-            call()
-        else:
+    if agreement is None or not agreement.watches(name):
+        call()
+    else:
+        with clock.during(Phase.AGREEMENT):
             agreement.run(name, call)
             if name == "on_train_begin":
                 agreement.compare_first_epochs()
-    finally:
-        clock.leave(is_timed)
     if by is not None and model is not None:
         by.hook_ended(name, callbacks, position, logs)
     if name == "on_train_batch_begin":
-        clock.step_begins()
+        clock.step_begins(getattr(model, "steps_per_execution", 1))
     elif name == "on_epoch_end":
         epoch_ended(callbacks)

@@ -12,7 +12,7 @@ from paceline.comm.world import World, current_world
 from paceline.fit.building import build_from_shapes
 from paceline.fit.divided_functions import DividedFunction, DividedPrediction
 from paceline.fit.engine import Engine, Function
-from paceline.fit.input_times import noting_input
+from paceline.fit.input_times import with_input_noted
 from paceline.fit.run import telling_of_traces
 from paceline.fit.single_batches import on_local_rows
 from paceline.fit.sources.kinds import source_of
@@ -88,7 +88,10 @@ class Replicas(Engine):
             return DividedFunction(model, told, by_keras, self.strategy)
         if not current_world().launched:
             return by_keras(told)
-        return by_keras(noting_input(model, with_loops(model, told), self.strategy.world.clock))
+        in_loops = with_loops(model, told)
+        if step != model.train_step:
+            return by_keras(in_loops)
+        return with_input_noted(model, in_loops, by_keras, self.strategy.world.clock)
 
     def predict_function(self, model: Any, by_keras: Callable[[], Any]) -> Any:
         """See `Engine`: returns the rows of all ranks."""

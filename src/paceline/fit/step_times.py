@@ -6,14 +6,14 @@ parameter servers, in pipelines and with one worker no such message is sent: the
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from paceline.comm.group import Array
 from paceline.comm.step_account import StepAccount, Totals
-from paceline.comm.step_clock import Phase, StepClock
-from paceline.comm.world import World, current_world
+from paceline.comm.step_clock import Phase
+from paceline.comm.world import current_world
 from paceline.fit.engine import engine_of
 from paceline.fit.run import Run
 from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, straggler_in
@@ -24,25 +24,29 @@ _QUIET_SECONDS = 2.0
 """Epochs that are shorter share a line, and a shorter `fit` has none: who runs a hundred of them wants no lines."""
 
 
+_JUDGED_STEPS = 20
+"""So many at once say who is slow."""
+
+
 @contextmanager
 def timed(run: Run) -> Iterator[None]:
     """Around a call of `fit`, `evaluate` or `predict`."""
     world = engine_of(run.model).world or current_world()
     clock = world.clock
     clock.step_ended()  # one that has found no data
-    if run.method != "fit" or run.parent is not None:
+    if run.method != "fit" or run.parent is not None or not clock.begin():
         with clock.during(Phase.VALIDATION):
             yield
         return
-    clock.begin()
-    run.step_times = StepTimes(world) if world.is_chief else None
+    run.step_times = StepTimes() if world.is_chief else None
     clock.hear = None if run.step_times is None else run.step_times.hear
+    untold: list[int] = []
     try:
         yield
     finally:
-        clock.hear = None
+        untold = clock.end()
     if run.step_times is not None:
-        run.step_times.ended()
+        run.step_times.ended([nanoseconds / 1e9 for nanoseconds in untold])
 
 
 def epoch_ended(callbacks: Any) -> None:
@@ -53,18 +57,15 @@ def epoch_ended(callbacks: Any) -> None:
 
 
 class StepTimes:
-    """Of one `fit`, on the chief.
+    """Of one `fit`, on the chief."""
 
-    Args:
-        world: This process's.
-    """
-
-    def __init__(self, world: World) -> None:
-        self._clock: StepClock = world.clock
+    def __init__(self) -> None:
         self._began_at = self._said_at = time.monotonic()
         self._account = StepAccount(1)
         self._since_line = Totals(1)
         self._all = Totals(1)
+        self._latest = Totals(1)
+        """Of the few steps that the next judgement is about."""
         self._suspected: tuple[int, Phase] | None = None
         """The rank that the others have waited for lately, and for what."""
         self._named: tuple[int, Phase] | None = None
@@ -74,7 +75,8 @@ class StepTimes:
     def hear(self, first: int, num_ranks: int, told: Array) -> None:
         """See `StepClock.hear`. It may be called in any thread, between two steps or in one."""
         if num_ranks != self._account.num_ranks:
-            self._account, self._since_line, self._all = StepAccount(num_ranks), Totals(num_ranks), Totals(num_ranks)
+            self._account = StepAccount(num_ranks)
+            self._since_line, self._all, self._latest = Totals(num_ranks), Totals(num_ranks), Totals(num_ranks)
         if self._account.hear(first, told):
             self._settle()
 
@@ -94,18 +96,26 @@ class StepTimes:
         self._said_at = now
         self._since_line = Totals(self._account.num_ranks)
 
-    def ended(self) -> None:
-        """The `fit` is over."""
+    def ended(self, untold: Sequence[float]) -> None:
+        """The `fit` is over.
+
+        Args:
+            untold: Seconds in each phase that this rank's clock has counted and not told.
+        """
         self._settle()
         seconds = time.monotonic() - self._began_at
         if self._is_shown and seconds >= _QUIET_SECONDS:
-            _LOGGER.info("%s", line_of_fit(self._all, seconds))
+            _LOGGER.info("%s", line_of_fit(self._all, seconds, untold))
 
     def _settle(self) -> None:
         latest = self._account.settled()
-        self._since_line.add(latest)
-        self._all.add(latest)
-        slow = straggler_in(latest)
+        for totals in (self._since_line, self._all, self._latest):
+            totals.add(latest)
+        if self._latest.num_steps >= _JUDGED_STEPS:
+            self._judge()
+
+    def _judge(self) -> None:
+        slow, self._latest = straggler_in(self._latest), Totals(self._account.num_ranks)
         before, self._suspected = self._suspected, None if slow is None else (slow.rank, slow.phase)
         # Twice in a row: on a busy machine any rank is late for a while.
         if slow is not None and self._suspected == before and before != self._named:

@@ -1,5 +1,6 @@
 """What the chief says of the time of steps; pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ _SHOWN = {
     "input and compute": (Phase.WHOLE,),
     "compute": (Phase.COMPUTE,),
     "update": (Phase.UPDATE,),
-    "messages": (Phase.COUNT, Phase.MESSAGES),
+    "messages": (Phase.COUNT, Phase.MESSAGES, Phase.AGREEMENT),
     "callbacks": (Phase.CALLBACKS,),
     "snapshots": (Phase.SNAPSHOT,),
     "between steps": (Phase.REST,),
@@ -24,7 +25,6 @@ _MOSTLY = 0.6
 """Of the waiting, or of the messages: so much is because of one rank."""
 _MUCH = 0.1
 """Of a step: waiting that is worth a word."""
-_FEW_STEPS = 15
 _SLOWER = 1.25
 """A rank that computes so many times as long as the median is slow."""
 
@@ -46,11 +46,11 @@ class Straggler:
 
 def straggler_in(totals: Totals) -> Straggler | None:
     """The rank that the others wait for in these steps, if there is one."""
-    if totals.num_steps < _FEW_STEPS or totals.num_ranks == 1 or not totals.seconds:
+    if totals.num_ranks == 1 or totals.seconds <= 0:
         return None
     rank, phase = (int(index) for index in np.unravel_index(totals.blamed.argmax(), totals.blamed.shape))
     share = float(totals.blamed[rank, phase]) / (totals.num_ranks - 1) / totals.seconds
-    is_often_last = totals.num_last[rank] >= _MOSTLY * totals.num_last.sum() / 2  # in one of the two kinds of messages
+    is_often_last = totals.num_last[rank, phase] >= _MOSTLY * totals.num_steps
     others = np.delete(totals.own[:, phase], rank)
     ratio = float(totals.own[rank, phase]) / max(float(np.median(others)), 1e-9)
     if share < _MUCH or not is_often_last or ratio < _SLOWER:
@@ -64,8 +64,8 @@ def reason_for(facts: Facts) -> str:
 
     >>> reason_for(Facts(wall=100, cpu=50, throttled=48))
     'its control group is throttled 48 % of the time'
-    >>> reason_for(Facts(wall=10, cpu=5, queued=4))
-    'its threads wait 40 % of the time for a core that others use'
+    >>> reason_for(Facts(wall=10, cpu=6, queued=4))
+    'its threads wait for cores that others use, 40 % of the time in which they could compute'
     >>> reason_for(Facts(wall=10, cpu=9))
     'it computes all the time: its core is slower, or its rows are more work'
     >>> reason_for(Facts(wall=10, cpu=3))
@@ -73,13 +73,15 @@ def reason_for(facts: Facts) -> str:
     """
     if not facts.wall:
         return ""
-    throttled, memory, queued = (min(each / facts.wall, 1.0) for each in (facts.throttled, facts.memory, facts.queued))
+    throttled, memory = (min(each / facts.wall, 1.0) for each in (facts.throttled, facts.memory))
+    queued = facts.queued / max(facts.queued + facts.cpu, 1)
     if throttled >= 0.05:
         return f"its control group is throttled {_percent(throttled)} of the time"
     if memory >= 0.1:
         return f"its control group waits {_percent(memory)} of the time for memory"
     if queued >= 0.2:
-        return f"its threads wait {_percent(queued)} of the time for a core that others use"
+        share = _percent(queued)
+        return f"its threads wait for cores that others use, {share} of the time in which they could compute"
     still = 1 - facts.cpu / facts.wall
     if still >= 0.4:
         told = "stopped, or waiting for something that the kernel does not count"
@@ -114,16 +116,18 @@ def line_of_epoch(totals: Totals) -> str:
     return f"step {_milliseconds(totals.seconds / totals.num_steps)}: {', '.join(_shares(totals))}"
 
 
-def line_of_fit(totals: Totals, seconds: float) -> str:
+def line_of_fit(totals: Totals, seconds: float, untold: Sequence[float]) -> str:
     """Where the time of a whole `fit` went.
 
     Args:
-        totals: Of all its steps that ranks have told of.
+        totals: Of all its steps that ranks have told of; the chief is the first rank.
         seconds: Of the whole call.
+        untold: Seconds in each phase that the chief's clock has counted and not told.
     """
-    start, validation = (float(totals.phases[:, phase].mean()) for phase in APART)
-    pieces = [f"steps {totals.seconds:.1f} s"] if totals.num_steps else []
-    others = {"start": start, "validation": validation, "the rest": seconds - totals.seconds - start - validation}
+    start, validation = (float(totals.own[0, phase]) + untold[phase] for phase in APART)
+    steps = totals.seconds + sum(untold[phase] for phase in Phase if phase not in APART)
+    pieces = [f"steps {steps:.1f} s"] if totals.num_steps else []
+    others = {"start": start, "validation": validation, "the rest": seconds - steps - start - validation}
     pieces += [f"{word} {part:.1f} s" for word, part in others.items() if part >= 0.05]
     per_step = line_of_epoch(totals)
     return f"fit {seconds:.1f} s: {', '.join(pieces)}" + (f"; {per_step}" if per_step else "")

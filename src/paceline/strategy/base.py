@@ -1,13 +1,10 @@
 """What all synchronous Paceline strategies share: a public `tf.distribute.Strategy` over the one engine."""
 
-import os
 from typing import Any
 
 import tensorflow as tf
 
-from paceline.cluster.job_options import JobOptions
-from paceline.cluster.options import read_variables
-from paceline.cluster.row_shares import check_number
+from paceline.cluster.row_shares import check_number, shares_in
 from paceline.cluster.server_cluster import refuse_beside_servers
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.world import World
@@ -40,8 +37,8 @@ class SynchronousStrategy(tf.distribute.Strategy):  # type: ignore[misc]  # Tens
     """
 
     def __init__(self, world: World, device: str, *, broadcast_new_variables: bool = True) -> None:
-        if world.identity.in_world:
-            check_number(read_variables(JobOptions, os.environ, "shares").shares, world.data.size)
+        if world.identity.in_world and (shares := shares_in()):
+            check_number(len(shares), world.data.size)
         if world.launched and world.size == 1:
             refuse_beside_servers(world.place, type(self).__name__)
         super().__init__(

@@ -29,7 +29,7 @@ def total_rows(world: World, rows: int) -> int:
     replicas = world.data
     clocks = world.clock.count_begins(replicas.rank, replicas.size)
     [total] = replicas.all_reduce([np.concatenate([np.array([rows, world.flags.own], np.int64), clocks])])
-    world.clock.count_ended(replicas.size, total[2:])
+    world.clock.count_ended(replicas.size, total[2:], takes_place=bool(total[0] > 0))
     world.flags.receive(int(total[1]))
     return int(total[0])
 
