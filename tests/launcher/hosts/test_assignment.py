@@ -34,6 +34,7 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
         allow_independent=True,
         verify="strict",
         batch_statistics="local",
+        shares="3,1,2",
         rank_variables=True,
         communication="ring",
         strict=True,
