@@ -3,7 +3,7 @@
 import pytest
 
 from paceline.cli.job_settings import given_options, made_job
-from paceline.cluster.schedulers import SCHEDULERS, Scheduler, may_be_scheduled, scheduled_place
+from paceline.cluster.schedulers import SCHEDULERS, Scheduler, may_be_scheduled, scheduled_place, why_alone
 from paceline.cluster.slurm_step import slurm_place
 from paceline.errors import ConfigurationError
 
@@ -43,6 +43,8 @@ def test_slurm_goes_before_kubernetes() -> None:
 
 def test_a_process_that_was_started_alone() -> None:
     assert scheduled_place({"PATH": "/bin", "SLURM_JOB_ID": "7"}) is None
+    assert why_alone({"PATH": "/bin", "SLURM_JOB_ID": "7"}) is None
+    assert "write `srun`" in str(why_alone({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2"}))
 
 
 def test_a_broken_environment_is_not_passed_over() -> None:

@@ -11,8 +11,7 @@ from paceline.cluster import job_options
 from paceline.cluster.address_text import read_address
 from paceline.cluster.hosts import HostSlots, read_hostfile, read_hosts
 from paceline.cluster.job_options import JobOptions
-from paceline.cluster.schedulers import may_be_scheduled, scheduled_place
-from paceline.cluster.slurm_step import outside_a_step
+from paceline.cluster.schedulers import may_be_scheduled, scheduled_place, why_alone
 from paceline.cluster.spec import Address
 from paceline.cluster.value_checks import Fault
 from paceline.errors import ConfigurationError
@@ -45,7 +44,7 @@ def other_hosts(options: JobOptions, variables: Mapping[str, str]) -> SeveralHos
     own = options.to_variables()
     secret = {name: own[name] for name in (job_options.SECRET_FILE, job_options.REQUIRE_SECRET) if name in own}
     nodes = nodes_of(*_place(options, variables), {**variables, **secret})
-    hint = outside_a_step(variables)
+    hint = why_alone(variables)
     if hint is not None and nodes is None:
         print(f"paceline: {hint}", file=sys.stderr)
     return SeveralHosts(nodes=nodes)

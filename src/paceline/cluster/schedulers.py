@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from paceline.cluster.indexed_job import kubernetes_place
-from paceline.cluster.slurm_step import slurm_place
+from paceline.cluster.slurm_step import outside_a_step, slurm_place
 from paceline.cluster.spec import ClusterSpec, Task
 
 
@@ -19,10 +19,18 @@ class Scheduler(NamedTuple):
     """All its processes as workers, and this one; None of one that it started alone."""
     other_port: str
     """What to type where the port of a place is taken."""
+    why_alone: Callable[[Mapping[str, str]], str | None] = lambda _: None
+    """A sentence for a process in a job of several that was not started as one of them; None of any other process."""
 
 
 SCHEDULERS = (
-    Scheduler("Slurm", "SLURM_JOB_ID", slurm_place, "start the step again, for every step has other ports"),
+    Scheduler(
+        "Slurm",
+        "SLURM_JOB_ID",
+        slurm_place,
+        "start the step again, for every step has other ports",
+        outside_a_step,
+    ),
     Scheduler(
         "Kubernetes",
         "JOB_COMPLETION_INDEX",
@@ -68,3 +76,11 @@ def scheduled_place(variables: Mapping[str, str]) -> ScheduledPlace | None:
         if place is not None:
             return ScheduledPlace(*place, scheduler)
     return None
+
+
+def why_alone(variables: Mapping[str, str]) -> str | None:
+    """What a scheduler's job is told of a process in it that `scheduled_place` does not know; else None.
+
+    >>> why_alone({"HOME": "/home/ann"})
+    """
+    return next(filter(None, (scheduler.why_alone(variables) for scheduler in SCHEDULERS)), None)

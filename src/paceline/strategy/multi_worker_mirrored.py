@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from paceline.cluster.mpi_launchers import announced_by_mpi
 from paceline.cluster.own_address import check_own_address
-from paceline.cluster.schedulers import scheduled_place
-from paceline.cluster.slurm_step import outside_a_step
+from paceline.cluster.schedulers import scheduled_place, why_alone
 from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
 from paceline.comm.by_hand import join_world, start_timeout_seconds
@@ -73,7 +72,7 @@ class ExperimentalMultiWorkerMirroredStrategy(MultiWorkerMirroredStrategy):
 
 
 def _warn_of_training_alone() -> None:
-    hint = outside_a_step(os.environ)
+    hint = why_alone(os.environ)
     _LOGGER.warning(
         "this process trains alone, because it has no TF_CONFIG and no launcher. Start the script with "
         "`paceline run --workers N`, or set TF_CONFIG on every host before the strategy is created.%s",
