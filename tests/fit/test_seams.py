@@ -1,5 +1,6 @@
 """The table of all that is put in the place of attributes of Keras and TensorFlow."""
 
+import runpy
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -8,9 +9,12 @@ import keras
 import pytest
 import tensorflow as tf
 
+from paceline.data import compat as data_compat
 from paceline.fit import compat
+from paceline.pipeline import compat as pipeline_compat
 from paceline.seams import table
 from paceline.seams.install import install_with_keras
+from paceline.spmd import compat as spmd_compat
 from paceline.strategy.seams import Seam, install, missing_names
 from page_makers import DOCS, page_maker
 
@@ -47,6 +51,24 @@ def test_what_a_new_keras_lacks_is_told_at_once(monkeypatch: pytest.MonkeyPatch)
     assert missing == ["utils.file_utils.urlretrieve", "TensorBoard._log_weights"]
     with pytest.raises(ImportError, match=r"urlretrieve.*TensorBoard\._log_weights.*\[version\]"):
         compat.check(missing)
+
+
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        (compat.__file__, "keras.src.trainers.epoch_iterator"),
+        (pipeline_compat.__file__, "keras.src.ops.node"),
+        (data_compat.__file__, "tensorflow.python.data.ops.shuffle_op"),
+        (spmd_compat.__file__, "tensorflow.python.framework.func_graph"),
+    ],
+)
+def test_a_module_that_has_moved_is_told_with_the_version(
+    file: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Imports of private modules stood outside of any `try`: a bare `ModuleNotFoundError` said nothing of versions."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf"{module}.*\[version\]"):
+        runpy.run_path(file)
 
 
 def _owner() -> Any:

@@ -31,11 +31,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import model_pb2
-from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
-from tensorflow.python.data.ops.shuffle_op import _ShuffleDataset
-from tensorflow.python.framework import op_def_registry
-from tensorflow.python.ops.parallel_for import pfor
+
+try:
+    from tensorflow.core.framework import model_pb2
+    from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
+    from tensorflow.python.data.ops.shuffle_op import _ShuffleDataset
+    from tensorflow.python.framework import op_def_registry
+    from tensorflow.python.ops.parallel_for import pfor
+except ImportError as fault:
+    raise ImportError(
+        f"Paceline does not support TensorFlow {tf.__version__}: a name that it needs is missing ({fault}). "
+        "Install a TensorFlow that Paceline supports (2.17 to 2.21), or a newer Paceline. [version]"
+    ) from fault
 
 ShuffleDataset = _ShuffleDataset
 

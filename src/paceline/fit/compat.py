@@ -43,27 +43,34 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common import global_state
-from keras.src.backend.common.stateless_scope import in_stateless_scope
-from keras.src.backend.tensorflow import numpy as numpy_module
-from keras.src.backend.tensorflow import random as random_module
-from keras.src.backend.tensorflow import trainer as trainer_module
-from keras.src.backend.tensorflow.optimizer import TFOptimizer
-from keras.src.callbacks.callback_list import CallbackList
-from keras.src.legacy.saving import legacy_h5_format
-from keras.src.losses import loss as loss_module
-from keras.src.models.functional import Functional
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-from keras.src.random.seed_generator import global_seed_generator
-from keras.src.saving import saving_api, saving_lib
-from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from keras.src.trainers.epoch_iterator import EpochIterator
-from keras.src.trainers.trainer import Trainer
-from keras.src.utils import file_utils, io_utils, traceback_utils
+
+try:
+    from keras.src.backend.common import global_state
+    from keras.src.backend.common.stateless_scope import in_stateless_scope
+    from keras.src.backend.tensorflow import numpy as numpy_module
+    from keras.src.backend.tensorflow import random as random_module
+    from keras.src.backend.tensorflow import trainer as trainer_module
+    from keras.src.backend.tensorflow.optimizer import TFOptimizer
+    from keras.src.callbacks.callback_list import CallbackList
+    from keras.src.legacy.saving import legacy_h5_format
+    from keras.src.losses import loss as loss_module
+    from keras.src.models.functional import Functional
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+    from keras.src.random.seed_generator import global_seed_generator
+    from keras.src.saving import saving_api, saving_lib
+    from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+    from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+    from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+    from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+    from keras.src.trainers.epoch_iterator import EpochIterator
+    from keras.src.trainers.trainer import Trainer
+    from keras.src.utils import file_utils, io_utils, traceback_utils
+except ImportError as fault:
+    raise ImportError(
+        f"Paceline does not support Keras {keras.__version__}: a name that it needs is missing ({fault}). "
+        "Install a Keras that Paceline supports (3.10 to 3.15), or a newer Paceline. [version]"
+    ) from fault
 
 GLOBAL_SEED_GENERATOR = "global_seed_generator"
 """The name under which Keras keeps it; a constant of its own has it only in newer versions."""

@@ -1,6 +1,6 @@
 """The private names of Keras 3 that pipelines need, with reasons, and a check at import that they exist.
 
-As `fit/compat.py`, which has no room left. Tested with Keras 3.15.
+As `fit/compat.py`. Tested with Keras 3.15.
 
 | name | why there is no public way |
 |---|---|
@@ -22,13 +22,20 @@ As `fit/compat.py`, which has no room left. Tested with Keras 3.15.
 from typing import Any
 
 import keras
-from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
-from keras.src.backend.common.symbolic_scope import in_symbolic_scope
-from keras.src.models.functional import Functional, operation_fn
-from keras.src.ops.node import Node
-from keras.src.trainers.trainer import Trainer
 
 from paceline.fit.compat import BaseOptimizer, LossScaleOptimizer, all_layers
+
+try:
+    from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
+    from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+    from keras.src.models.functional import Functional, operation_fn
+    from keras.src.ops.node import Node
+    from keras.src.trainers.trainer import Trainer
+except ImportError as fault:
+    raise ImportError(
+        f"Paceline does not support Keras {keras.__version__}: a name that it needs is missing ({fault}). "
+        "Install a Keras that Paceline supports (3.10 to 3.15), or a newer Paceline. [version]"
+    ) from fault
 
 _MISSING = [
     *(f"Functional.{name}" for name in ("call", "_standardize_inputs") if not hasattr(Functional, name)),

@@ -19,8 +19,11 @@ try:
     from tensorflow.python.framework.func_graph import FuncGraph
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
     from tensorflow.python.ops import handle_data_util, list_ops, resource_variable_ops
-except ImportError as error:  # pragma: no cover
-    raise ImportError(f"Paceline does not know TensorFlow {tf.__version__}: {error}") from error
+except ImportError as fault:
+    raise ImportError(
+        f"Paceline does not support TensorFlow {tf.__version__}: a name that it needs is missing ({fault}). "
+        "Install a TensorFlow that Paceline supports (2.17 to 2.21), or a newer Paceline. [version]"
+    ) from fault
 
 _ = resource_variable_ops.get_eager_safe_handle_data
 
