@@ -37,11 +37,14 @@ class Role:
         name: As TF_CONFIG calls it, one of `ROLES`.
         policy: What the death of a process in this role means.
         in_world: Whether it has a rank and takes part in collectives.
+        in_cluster: Whether TF_CONFIG lists its address; else the process only knows its own task, and has a world of
+            its own.
     """
 
     name: str
     policy: Policy
     in_world: bool
+    in_cluster: bool = True
 
 
 ROLES: Mapping[str, Role] = {
@@ -50,7 +53,7 @@ ROLES: Mapping[str, Role] = {
         Role(CHIEF, Policy.FATAL, in_world=True),
         Role(WORKER, Policy.FATAL, in_world=True),
         Role(PARAMETER_SERVER, Policy.FATAL, in_world=False),
-        Role(EVALUATOR, Policy.SIDECAR, in_world=False),
+        Role(EVALUATOR, Policy.SIDECAR, in_world=False, in_cluster=False),
     )
 }
 """The task types that TensorFlow 2 knows, by name, in rank order, as they are where a job does not say otherwise."""
@@ -58,10 +61,10 @@ ROLES: Mapping[str, Role] = {
 SERVING_WORKER = Role(WORKER, Policy.REPLACEABLE, in_world=False)
 """A worker beside parameter servers: it computes the steps that the chief deals, and may die alone."""
 
-COORDINATED_DATA_WORKER = Role(DATA, Policy.FATAL, in_world=False)
+COORDINATED_DATA_WORKER = Role(DATA, Policy.FATAL, in_world=False, in_cluster=False)
 """The only data worker: all ranks wait for its batches, and another one would begin anew."""
 
-DATA_WORKER = Role(DATA, Policy.REPLACEABLE, in_world=False)
+DATA_WORKER = Role(DATA, Policy.REPLACEABLE, in_world=False, in_cluster=False)
 """One of several: the others go on with what it has not begun."""
 
 
@@ -151,7 +154,7 @@ class ClusterSpec:
         return {
             type_: [str(address) for address in addresses]
             for type_, addresses in self.addresses.items()
-            if type_ not in (EVALUATOR, DATA)
+            if type_ in ROLES and ROLES[type_].in_cluster
         }
 
     def to_tf_config(self, task: Task) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from paceline.cluster import environment
 from paceline.cluster.address_text import read_address
 from paceline.cluster.json_text import EXAMPLE_VALUE, JsonObject, load_json
-from paceline.cluster.spec import CHIEF, EVALUATOR, ROLES, WORKER, Address, ClusterSpec, Task
+from paceline.cluster.spec import CHIEF, ROLES, WORKER, Address, ClusterSpec, Task
 from paceline.cluster.value_checks import Fault, FaultList, shown
 
 _CLUSTER_EXAMPLE = '"cluster": {"worker": ["host0:2222", "host1:2222"]}'
@@ -115,9 +115,9 @@ def _read_tasks(type_: str, value: object, faults: FaultList) -> _Tasks | None:
     if type_ not in ROLES:
         faults.add(field, f"the task type {shown(type_)}", f"one of {', '.join(ROLES)}", _renaming(type_))
         return None
-    if type_ == EVALUATOR:
-        expected = "no evaluator here, because it stands outside the training cluster"
-        fix = f'remove it; the evaluator\'s own process has "task": {{"type": "{EVALUATOR}", "index": 0}}'
+    if not ROLES[type_].in_cluster:
+        expected = f"no {type_} here, because it stands outside the training cluster"
+        fix = f'remove it; the {type_}\'s own process has "task": {{"type": "{type_}", "index": 0}}'
         faults.add(field, shown(value), expected, fix)
         return None
     entries = _read_entries(type_, value, faults)
@@ -206,7 +206,7 @@ def _read_type(value: object, sizes: Mapping[str, int | None], faults: FaultList
         faults.add("task.type", shown(value), f"one of {_TYPES}", _renaming(value))
         return None
     known_only = set(sizes) <= set(ROLES)  # else the missing type is probably the misspelt one
-    if sizes and known_only and value not in sizes and value != EVALUATOR:  # an evaluator is in no cluster
+    if sizes and known_only and value not in sizes and ROLES[value].in_cluster:
         expected = f"a type that this cluster has: {shown(sorted(sizes))}"
         fix = f'correct the type, or add "{value}" with its addresses to `cluster`'
         faults.add("task.type", shown(value), expected, fix)

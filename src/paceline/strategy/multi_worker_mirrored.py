@@ -13,7 +13,7 @@ import tensorflow as tf
 from paceline.cluster.mpi_launchers import announced_by_mpi
 from paceline.cluster.own_address import check_own_address
 from paceline.cluster.schedulers import scheduled_place, why_alone
-from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ClusterSpec, Task
+from paceline.cluster.spec import PARAMETER_SERVER, ROLES, ClusterSpec, Task
 from paceline.cluster.tf_config import parse_tf_config, read_tf_config
 from paceline.comm.by_hand import join_world, start_timeout_seconds
 from paceline.comm.departure import Departure, own_departure
@@ -106,7 +106,7 @@ def world_of(
     if place is None:
         return _world_without_tf_config(world, departure, when_alone, arrange)
     cluster, task = place
-    if cluster.world_size == 1 or task.type == EVALUATOR:
+    if cluster.world_size == 1 or not ROLES[task.type].in_cluster:
         arrange(world)
         return world
     if task.type == PARAMETER_SERVER:
