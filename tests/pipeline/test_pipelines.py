@@ -4,17 +4,20 @@ from pathlib import Path
 
 import pytest
 
+from paceline.plan.schedules import NAMES, schedule_named
 from programs import run_workers
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
+SYNCHRONOUS = [name for name in NAMES if schedule_named(name).is_synchronous]
+"""All of them are jobs of the script."""
 _SCRIPT = Path(__file__).with_name("pipeline_job.py")
 
 
 @pytest.mark.parametrize(
     ("workers", "trained"),
     [
-        (2, [f"{schedule}: skips" for schedule in ("gpipe", "1f1b", "auto", "zb_h1", "interleaved", "zb_v")]),
+        (2, [f"{schedule}: skips" for schedule in ("auto", *SYNCHRONOUS)]),
         pytest.param(4, ["gpipe: masked sequences", "gpipe: images", "1f1b: skips"], marks=pytest.mark.proof),
     ],
 )
