@@ -46,6 +46,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
+def test_files_that_the_architecture_names_are_there() -> None:
+    files = ["/" + one.as_posix() for one in (*REPOSITORY.glob("*.*"), *REPOSITORY.glob("[dst]*/**/*.*"))]
+    named = re.findall(r"`([\w./]+\.(?:py|md|toml))`|\b(docs/[\w/]+\.md)", read("docs/architecture.md"))
+    missing = {name for pair in named for name in pair if name and not any(one.endswith("/" + name) for one in files)}
+    assert not missing
+
+
 def test_ci_on_github_is_ci() -> None:
     workflow = yaml.safe_load(read(".github/workflows/ci.yml"))
     commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
