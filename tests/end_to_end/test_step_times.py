@@ -1,5 +1,6 @@
 """The chief says where the time of steps goes, and whom the others wait for: naps in known places are found there."""
 
+import json
 import re
 from pathlib import Path
 
@@ -14,6 +15,11 @@ FOUND = 0.7
 """How much of the naps must be found. On a busy machine there is other waiting, too, at ends of epochs for example."""
 
 
+def only_of(naps: str) -> list[int]:
+    """The rank that naps alone, if one does."""
+    return [int(word) for word in naps.split()[1:]]
+
+
 @pytest.mark.parametrize(
     ("workers", "naps", "word"),
     [
@@ -26,7 +32,7 @@ FOUND = 0.7
     ],
 )
 def test_naps_are_found_where_they_are(tmp_path: Path, workers: int, naps: str, word: str) -> None:
-    ended = run_workers(workers, SCRIPT, *naps.split(), folder=tmp_path)
+    ended = run_workers(workers, "--events", "events.jsonl", SCRIPT, *naps.split(), folder=tmp_path)
     assert ended.code == 0, ended.output
     [last] = [line for line in ended.lines("[0] paceline: fit ") if "; step " in line]
     shares = {
@@ -37,10 +43,17 @@ def test_naps_are_found_where_they_are(tmp_path: Path, workers: int, naps: str, 
     assert shares[word] > FOUND * expected, ended.output
     assert sum(shares.values()) in range(95, 106), last
     named = [line for line in ended.output.splitlines() if "[straggler]" in line]
-    if " " in naps:  # of one rank
+    if only_of(naps):
         place, rank = naps.split()
         does = "waits for its data" if place == "map" else "is in callbacks"
         assert [line for line in named if f"rank {rank} {does}" in line], ended.output
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    told = [event["text"] for event in events if event["event"] in ("StepsTimed", "StragglerFound")]
+    lines = [line.partition("paceline: ")[2] for line in ended.lines("[0] paceline: ")]
+    shown = [line for line in lines if line.startswith(("step ", "fit ")) or "[straggler]" in line]
+    assert [text for text in told if text in shown] == shown
+    slow = [event["straggler"] for event in events if event["event"] == "StragglerFound"]
+    assert set(only_of(naps)) <= set(slow)
 
 
 def test_a_short_fit_says_nothing_of_it(tmp_path: Path) -> None:

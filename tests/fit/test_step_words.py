@@ -6,7 +6,7 @@ import pytest
 from paceline.comm.process_facts import Facts
 from paceline.comm.step_account import Totals
 from paceline.comm.step_clock import Phase
-from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, straggler_in
+from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, shares_of, straggler_in
 
 
 def _totals(*ranks: dict[Phase, float], waited: tuple[float, ...] = (), steps: int = 50) -> Totals:
@@ -35,9 +35,18 @@ def test_the_line_of_an_epoch_names_the_rank_that_others_wait_for() -> None:
     )
 
 
+def test_shares_are_numbers_by_word_too() -> None:
+    shares = shares_of(_with_slow_rank())
+    assert shares.by_word == pytest.approx({"input": 0.05, "compute": 0.5, "waiting": 0.4, "messages": 0.05})
+    assert list(shares.by_word) == ["input", "compute", "waiting", "messages"]
+    assert shares.waits_for == 1
+    assert shares_of(_totals({Phase.COMPUTE: 1.5})).waits_for is None
+
+
 def test_ranks_that_wait_for_each_other_have_no_name() -> None:
     totals = _totals({Phase.COMPUTE: 0.9}, {Phase.COMPUTE: 0.9}, waited=(0.1, 0.1))
     totals.blamed[:, Phase.COMPUTE] = 0.1
+    assert shares_of(totals).waits_for is None
     assert line_of_epoch(totals) == "step 20 ms: compute 90 %, waiting for each other 10 %"
 
 

@@ -112,6 +112,38 @@ class FitEnded(OfRank, frozen=True):
     """Whether it raises."""
 
 
+class StepsTimed(OfRank, frozen=True):
+    """Where the time of steps went; emitted by the chief at the end of an epoch, and of a whole `fit`."""
+
+    num_steps: int
+    """Of how many steps."""
+    step_seconds: float
+    """How long one took."""
+    shares: dict[str, float]
+    """What a step was spent with, by word, from 0 to 1: such as ``input``, ``compute``, ``waiting``."""
+    waits_for: int | None
+    """The rank that the others wait for, as ``waiting`` says; null: for each other."""
+    is_whole_fit: bool
+    """Whether these are all steps of the `fit`, which is over."""
+    text: str
+    """The same as the chief's line."""
+
+
+class StragglerFound(OfRank, frozen=True):
+    """The others wait for one worker; emitted by the chief, in one of its threads."""
+
+    straggler: int
+    """The rank that they wait for."""
+    ratio: float
+    """How many times as long as the median of the others it needs."""
+    share: float
+    """For which part of a step they wait for it, from 0 to 1."""
+    reason: str
+    """What the kernel says of it; empty: nothing."""
+    text: str
+    """The same as the chief's line."""
+
+
 class SnapshotTaken(OfRank, frozen=True):
     """A snapshot is whole, on the disk; emitted by the chief, from the thread that writes."""
 
@@ -159,6 +191,8 @@ FromWorker = (
     | WorkerStuck
     | EpochEnded
     | FitEnded
+    | StepsTimed
+    | StragglerFound
     | SnapshotTaken
     | SnapshotFailed
     | Preempted

@@ -1,5 +1,7 @@
 """The chief says where the time of a `fit` goes: a line an epoch, which rank the others wait for, and a sum at the end.
 
+Each is an event, too, of which also short epochs and a `fit` that shows nothing (``verbose=0``) have one.
+
 The numbers come with the message with which each step begins (`comm/step_clock.py`). Over RING and NCCL, under
 parameter servers, in pipelines and with one worker no such message is sent: the chief then knows its own steps only.
 """
@@ -14,9 +16,11 @@ from paceline.comm.group import Array
 from paceline.comm.step_account import StepAccount, Totals
 from paceline.comm.step_clock import Phase
 from paceline.comm.world import current_world
+from paceline.events.bus import bus
+from paceline.events.worker_events import StepsTimed, StragglerFound
 from paceline.fit.engine import engine_of
 from paceline.fit.run import Run
-from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, straggler_in
+from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, shares_of, straggler_in
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -38,7 +42,7 @@ def timed(run: Run) -> Iterator[None]:
         with clock.during(Phase.VALIDATION):
             yield
         return
-    run.step_times = StepTimes() if world.is_chief else None
+    run.step_times = StepTimes(world.rank) if world.is_chief else None
     clock.hear = None if run.step_times is None else run.step_times.hear
     untold: list[int] = []
     try:
@@ -57,11 +61,17 @@ def epoch_ended(callbacks: Any) -> None:
 
 
 class StepTimes:
-    """Of one `fit`, on the chief."""
+    """Of one `fit`, on the chief.
 
-    def __init__(self) -> None:
+    Args:
+        rank: The chief's.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
         self._began_at = self._said_at = time.monotonic()
         self._account = StepAccount(1)
+        self._epoch = Totals(1)
         self._since_line = Totals(1)
         self._all = Totals(1)
         self._latest = Totals(1)
@@ -76,7 +86,8 @@ class StepTimes:
         """See `StepClock.hear`. It may be called in any thread, between two steps or in one."""
         if num_ranks != self._account.num_ranks:
             self._account = StepAccount(num_ranks)
-            self._since_line, self._all, self._latest = Totals(num_ranks), Totals(num_ranks), Totals(num_ranks)
+            self._epoch, self._since_line = Totals(num_ranks), Totals(num_ranks)
+            self._all, self._latest = Totals(num_ranks), Totals(num_ranks)
         if self._account.hear(first, told):
             self._settle()
 
@@ -87,10 +98,12 @@ class StepTimes:
             is_shown: Whether Keras shows anything of this `fit`.
         """
         self._is_shown = is_shown
+        self._settle()
+        self._emit(self._epoch, line_of_epoch(self._epoch))
+        self._epoch = Totals(self._account.num_ranks)
         now = time.monotonic()
         if now - self._said_at < _QUIET_SECONDS:
             return
-        self._settle()
         if is_shown and (line := line_of_epoch(self._since_line)):
             _LOGGER.info("%s", line)
         self._said_at = now
@@ -104,12 +117,20 @@ class StepTimes:
         """
         self._settle()
         seconds = time.monotonic() - self._began_at
+        line = line_of_fit(self._all, seconds, untold)
+        self._emit(self._all, line, is_whole_fit=True)
         if self._is_shown and seconds >= _QUIET_SECONDS:
-            _LOGGER.info("%s", line_of_fit(self._all, seconds, untold))
+            _LOGGER.info("%s", line)
+
+    def _emit(self, totals: Totals, line: str, *, is_whole_fit: bool = False) -> None:
+        if totals.num_steps and totals.seconds:
+            shares, per_step = shares_of(totals), totals.seconds / totals.num_steps
+            told = shares.by_word, shares.waits_for, is_whole_fit, line
+            bus.emit(StepsTimed(self._rank, totals.num_steps, per_step, *told))
 
     def _settle(self) -> None:
         latest = self._account.settled()
-        for totals in (self._since_line, self._all, self._latest):
+        for totals in (self._epoch, self._since_line, self._all, self._latest):
             totals.add(latest)
         if self._latest.num_steps >= _JUDGED_STEPS:
             self._judge()
@@ -120,4 +141,6 @@ class StepTimes:
         # Twice in a row: on a busy machine any rank is late for a while.
         if slow is not None and self._suspected == before and before != self._named:
             self._named = before
-            _LOGGER.warning("%s", line_of_straggler(slow))
+            line = line_of_straggler(slow)
+            bus.emit(StragglerFound(self._rank, slow.rank, slow.ratio, slow.share, slow.reason, line))
+            _LOGGER.warning("%s", line)

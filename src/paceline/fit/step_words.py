@@ -21,6 +21,10 @@ _SHOWN = {
 }
 """The phases of a step by the word for them."""
 
+WAITING = "waiting"
+_NOTHING = 0.005
+"""Less of a step is not told."""
+
 _MOSTLY = 0.6
 """Of the waiting, or of the messages: so much is because of one rank."""
 _MUCH = 0.1
@@ -107,13 +111,10 @@ def line_of_straggler(slow: Straggler) -> str:
 
 
 def line_of_epoch(totals: Totals) -> str:
-    """Where the time of a step goes, in one line; empty: there was no step.
-
-    The shares are those of the ranks that wait, if they wait for one rank in particular; else of all.
-    """
+    """Where the time of a step goes, in one line; empty: there was no step."""
     if totals.num_steps == 0 or not totals.seconds:
         return ""
-    return f"step {_milliseconds(totals.seconds / totals.num_steps)}: {', '.join(_shares(totals))}"
+    return f"step {_milliseconds(totals.seconds / totals.num_steps)}: {shares_of(totals)}"
 
 
 def line_of_fit(totals: Totals, seconds: float, untold: Sequence[float]) -> str:
@@ -133,19 +134,37 @@ def line_of_fit(totals: Totals, seconds: float, untold: Sequence[float]) -> str:
     return f"fit {seconds:.1f} s: {', '.join(pieces)}" + (f"; {per_step}" if per_step else "")
 
 
-def _shares(totals: Totals) -> list[str]:
+@dataclass(frozen=True)
+class Shares:
+    """What a step is spent with.
+
+    The shares are those of the ranks that wait, if they wait for one rank in particular; else of all.
+    """
+
+    by_word: dict[str, float]
+    """From 0 to 1, in the order in which they are told; what is next to nothing is left out."""
+    waits_for: int | None
+    """The rank that the others wait for; None: for each other, or for nobody."""
+
+    def __str__(self) -> str:
+        whom = "each other" if self.waits_for is None else f"rank {self.waits_for}"
+        told = {word: f"waiting for {whom}" if word == WAITING else word for word in self.by_word}
+        return ", ".join(f"{told[word]} {_percent(share)}" for word, share in self.by_word.items())
+
+
+def shares_of(totals: Totals) -> Shares:
+    """Those of these steps, of which there must be one."""
     by_rank = totals.blamed.sum(1)
     slowest = int(by_rank.argmax())
     is_one = totals.num_ranks > 1 and by_rank[slowest] >= _MOSTLY * max(by_rank.sum(), 1e-9)
     ranks = [rank for rank in range(totals.num_ranks) if not (is_one and rank == slowest)]
     whole = totals.seconds
     shares = {word: float(totals.phases[ranks][:, phases].sum(1).mean()) / whole for word, phases in _SHOWN.items()}
-    waited = float(totals.waited[ranks].mean()) / whole
-    whom = f"rank {slowest}" if is_one else "each other"
-    named = {**shares, f"waiting for {whom}": waited}
+    shares[WAITING] = float(totals.waited[ranks].mean()) / whole
     order = [*_SHOWN]
-    order.insert(order.index("messages"), f"waiting for {whom}")
-    return [f"{word} {_percent(named[word])}" for word in order if named[word] >= 0.005]
+    order.insert(order.index("messages"), WAITING)
+    by_word = {word: shares[word] for word in order if shares[word] >= _NOTHING}
+    return Shares(by_word, slowest if is_one and WAITING in by_word else None)
 
 
 def _percent(share: float) -> str:
