@@ -62,7 +62,8 @@ class Desk:
         if command.is_abbreviated():
             assert_options_are_known(words)
             return
-        if words[0] in ("plan", "data", "doctor"):  # measure for seconds: test_plan_verb.py and its like do
+        # They measure for seconds, or ask a job that runs: test_plan_verb.py, test_status_verb.py and their like do.
+        if words[0] in ("plan", "data", "doctor", "status", "top"):
             assert_options_are_known([word for word in words if ":" not in word])
             return
         if words[0] == "snapshot":

@@ -1,0 +1,1 @@
+"""What a job does now, for `paceline status` and `paceline top`: sinks of the head's events."""
