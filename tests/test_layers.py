@@ -95,6 +95,7 @@ LIBRARIES = {
     "fsspec": ("store",),
     "yaml": ("render",),
     "llvmlite": ("strategy",),
+    "prometheus_client": ("launcher",),
 }
 """Which packages may use which library."""
 

@@ -7,12 +7,14 @@ import signal
 import stat
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from ports import HoldPorts
 from programs import Ended, Program, run_python
 
 pytestmark = pytest.mark.processes
@@ -98,8 +100,10 @@ def job_in(temporary: Path) -> str:
     return directory.name.removeprefix("paceline-")
 
 
-def test_a_job_that_runs_and_then_does_not(tmp_path: Path, temporary: Path) -> None:
-    with running(tmp_path, temporary) as job:
+def test_a_job_that_runs_and_then_does_not(tmp_path: Path, temporary: Path, hold_ports: HoldPorts) -> None:
+    pytest.importorskip("prometheus_client")
+    (port,) = hold_ports(1)
+    with running(tmp_path, temporary, SLEEPS, "--metrics-port", str(port)) as job:
         job_id = job_in(temporary)
         found = (temporary / f"paceline-{job_id}" / "status").lstat()
         assert (stat.S_ISSOCK(found.st_mode), stat.S_IMODE(found.st_mode)) == (True, 0o600)
@@ -117,6 +121,9 @@ def test_a_job_that_runs_and_then_does_not(tmp_path: Path, temporary: Path) -> N
         assert of_all["job_id"] == by_name["job_id"] == job_id
         assert [one["rank"] for one in by_name["workers"]] == [0, 1]
         assert by_name["pid"] == job.process.pid
+
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=LIMIT_SECONDS) as answer:
+            assert f'paceline_job{{job="{job_id}",state="running"}} 1.0' in answer.read().decode()
 
         (tmp_path / "end").touch()
         assert job.ended(LIMIT_SECONDS).code == 0

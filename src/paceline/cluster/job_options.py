@@ -22,6 +22,7 @@ MAX_SEED = 2**32 - 1
 
 _FROM_1 = Range("a number from 1 on", "2", lowest=1)
 _PORT = Range("a port from 1 to 65535", "2222", lowest=1, highest=65535)
+_PORTS = "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SECONDS = Range("seconds above 0", "600", above=0)
 _number = partial(option, None, metavar="N", check=_FROM_1)
 _OTHER_PLACES = ("nnodes", "node_rank", "rendezvous", "master_addr", "master_port", "standalone")
@@ -87,6 +88,17 @@ class JobOptions(OptionTable):
         "Append what happens in the job to this file, one JSON object on each line: hosts, restarts, steps, epochs "
         "with their metrics, snapshots, and more (docs/events.md). Default: no file.",
         metavar="FILE",
+    )
+    metrics_port: str | None = option(
+        None,
+        "Show what the job does to Prometheus, over HTTP at this port of the launcher's host: on loopback, or at the "
+        "address that stands before it. Needs pip install 'paceline[observe]'. Default: no port.",
+        metavar="[HOST:]PORT",
+        check=Grammar(
+            rf"((\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):)?({_PORTS})",
+            "a port from 1 to 65535, or an address and a port, as in 10.0.0.1:9100",
+            "9100",
+        ),
     )
     start_timeout_seconds: float | None = option(
         None,

@@ -1,1 +1,1 @@
-"""What a job does now, for `paceline status` and `paceline top`: sinks of the head's events."""
+"""What a job does now, for `paceline status`, `paceline top` and Prometheus: sinks of the head's events."""

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from paceline.cluster.job_directory import job_directory
 from paceline.events.bus import Sink
@@ -46,7 +46,12 @@ def shown_live(job: JobDescription, job_id: str, tell: Callable[[str], None]) ->
         with lock:
             return state.status(time.monotonic())
 
-    with StatusSocket(job_directory(job_id), lambda: encode(status()), tell):
+    port: AbstractContextManager[None] = nullcontext()
+    if job.options.metrics_port is not None:
+        from paceline.launcher.live.metrics_port import MetricsPort  # most jobs have none, and should start quickly
+
+        port = MetricsPort(job.options.metrics_port, status, tell)
+    with port, StatusSocket(job_directory(job_id), lambda: encode(status()), tell):
         yield hear
 
 
