@@ -7,14 +7,14 @@ message without a traceback and the process's exit code. Everything else is an o
 
 EXIT_FAILED = 1
 """A worker ended with an uncaught exception; `paceline snapshot`: a snapshot is damaged, or there is none; `paceline
-doctor`: a job could not run."""
+doctor`: a job could not run; `paceline status`: there is no such job."""
 
 EXIT_USAGE = 2
 """The command line is wrong (the usual code of shell tools)."""
 
 EXIT_UNAVAILABLE = 69
 """The workers could not connect, or the connection was lost: a worker or host did not start, is gone, ended early,
-or hung (``EX_UNAVAILABLE`` of ``sysexits.h``)."""
+or hung; `paceline status`: a job does not answer (``EX_UNAVAILABLE`` of ``sysexits.h``)."""
 
 EXIT_PREEMPTED = 75
 """The job was told to stop: run the same command again to continue from the newest snapshot (``EX_TEMPFAIL`` of

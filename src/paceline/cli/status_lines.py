@@ -60,14 +60,14 @@ def top_line(status: JobStatus, columns: int) -> str:
 def job_lines(jobs: Sequence[JobStatus], columns: int) -> list[str]:
     """Several jobs, a line for each."""
     rows = [("job", "state", "for", "ranks", "step", "program")]
-    rows += [
-        (one.job_id, one.state, duration(one.seconds), str(one.num_workers), _of(one.step), one.program) for one in jobs
-    ]
+    for one in jobs:
+        ranks, program = str(one.num_workers), _printable(one.program)
+        rows.append((one.job_id, one.state, duration(one.seconds), ranks, _of(one.step), program))
     return [_cut(line, columns) for line in _aligned(rows)]
 
 
 def _facts(status: JobStatus) -> Iterator[tuple[str, str]]:
-    yield "program", status.program
+    yield "program", _printable(status.program)
     yield "launcher", f"pid {status.pid} on {status.host}"
     if place := ", ".join(_place(status)):
         age = status.step_age_seconds
@@ -136,6 +136,14 @@ def _of(number: int | None) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _printable(text: str) -> str:
+    """
+    >>> _printable("a\\nb \\x1b[1m\\udcff")
+    'a?b ?[1m?'
+    """
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def _cut(line: str, columns: int) -> str:
