@@ -82,14 +82,24 @@ def test_a_job_of_which_little_is_known() -> None:
 def test_many_ranks_are_shown_by_host() -> None:
     server = WorkerStatus("ps 0", None, "host0", 99)
     assert status_lines(job(*MANY, server), COLUMNS)[-5:] == [
-        "  host   ranks  steps    states",
-        "  host0  8      0 to 7   7 training, 1 waiting",
-        "  host1  8      8 to 15  8 training",
+        "  host   processes  steps    states",
+        "  host0  8          0 to 7   7 training, 1 waiting",
+        "  host1  8          8 to 15  8 training",
         "  process  rank  host   pid  state    step",
         "  ps 0     -     host0  99   running  -",
     ]
     assert not any(line.startswith("  worker") for line in status_lines(job(*MANY), COLUMNS))
     assert any(line.startswith("  worker") for line in status_lines(job(*MANY[1:]), COLUMNS))
+
+
+def test_many_workers_beside_parameter_servers_are_shown_by_host_too() -> None:
+    serving = [WorkerStatus(f"worker {number}", None, "a", 50 + number) for number in range(BY_HOST_FROM)]
+    assert status_lines(job(TWO[0], *serving), COLUMNS)[-4:] == [
+        "  process   rank  host  pid   state     step",
+        "  worker 0  0     a     4711  training  1,234",
+        "  host  processes  steps  states",
+        f"  a     {BY_HOST_FROM}         -      {BY_HOST_FROM} running",
+    ]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import select
 import signal
 import stat
+import subprocess
 import sys
 import time
 import urllib.request
@@ -173,6 +175,29 @@ def test_top_ends_with_ctrl_c_and_the_job_goes_on(tmp_path: Path, temporary: Pat
         ended = last.ended(LIMIT_SECONDS)
         assert ended.code == 0
         assert re.fullmatch(r"job \w+ is over", ended.output.splitlines()[-1])
+
+
+def test_top_on_a_terminal_is_status_again_and_again(tmp_path: Path, temporary: Path) -> None:
+    with running(tmp_path, temporary):
+        terminal, end = os.openpty()
+        variables = {**os.environ, **at(temporary, TERM="xterm-256color")}
+        command = [sys.executable, "-m", "paceline", "top"]
+        with subprocess.Popen(command, stdout=end, stderr=end, env=variables) as top:
+            os.close(end)
+            shown = b""
+            try:
+                give_up_at = time.monotonic() + LIMIT_SECONDS
+                while shown.count(b"running, for ") < 2:
+                    assert time.monotonic() < give_up_at, shown
+                    if select.select([terminal], [], [], 1)[0]:
+                        shown += os.read(terminal, 1 << 16)
+                top.send_signal(signal.SIGINT)
+                assert top.wait(LIMIT_SECONDS) == 0
+            finally:
+                top.kill()
+                os.close(terminal)
+        assert b"\x1b[1A" in shown, "the lines are drawn over the earlier ones"
+        assert shown.count(b"worker 1") >= 2
 
 
 def test_a_failed_worker_is_seen_after_the_restart(tmp_path: Path, temporary: Path) -> None:

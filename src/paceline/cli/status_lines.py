@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from paceline.launcher.live.job_status import JobStatus, WorkerStatus
 
 BY_HOST_FROM = 16
-"""So many ranks, or more, are shown by host."""
+"""So many ranks, or workers beside parameter servers, are shown by host."""
 
 _HEAD = 11
 """Columns of the word before what belongs to it."""
@@ -41,8 +41,10 @@ def status_lines(status: JobStatus, columns: int) -> list[str]:
         )
     ranks = [one for one in status.workers if one.rank is not None]
     others = [one for one in status.workers if one.rank is None]
-    is_by_host = len(ranks) >= BY_HOST_FROM
-    rows = [*_host_rows(ranks), *_worker_rows(others)] if is_by_host else _worker_rows([*ranks, *others])
+    if max(len(ranks), len(others)) < BY_HOST_FROM:
+        rows = _worker_rows([*ranks, *others])
+    else:
+        rows = [row for some in (ranks, others) for row in _rows(some)]
     return lines + [_cut(f"  {row}", columns) for row in rows]
 
 
@@ -107,6 +109,10 @@ def _snapshots_text(status: JobStatus) -> str:
     return "; ".join(parts)
 
 
+def _rows(workers: Sequence[WorkerStatus]) -> list[str]:
+    return (_worker_rows if len(workers) < BY_HOST_FROM else _host_rows)(workers)
+
+
 def _worker_rows(workers: Sequence[WorkerStatus]) -> list[str]:
     rows = [("process", "rank", "host", "pid", "state", "step")]
     rows += [(one.process, _of(one.rank), one.host, str(one.pid), one.state, _of(one.step)) for one in workers]
@@ -114,7 +120,7 @@ def _worker_rows(workers: Sequence[WorkerStatus]) -> list[str]:
 
 
 def _host_rows(workers: Sequence[WorkerStatus]) -> list[str]:
-    rows = [("host", "ranks", "steps", "states")]
+    rows = [("host", "processes", "steps", "states")]
     for host in dict.fromkeys(one.host for one in workers):
         here = [one for one in workers if one.host == host]
         states = Counter(one.state for one in here)
