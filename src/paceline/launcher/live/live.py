@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from paceline.cluster.job_directory import job_directory
-from paceline.events.bus import Sink
+from paceline.events.bus import Sink, guarded
 from paceline.events.worker_events import Event
 from paceline.launcher.job import JobDescription
 from paceline.launcher.live.job_state import JobState
@@ -52,7 +52,7 @@ def shown_live(job: JobDescription, job_id: str, tell: Callable[[str], None]) ->
 
         port = MetricsPort(job.options.metrics_port, status, tell)
     with port, StatusSocket(job_directory(job_id), lambda: encode(status()), tell):
-        yield hear
+        yield guarded(hear)
 
 
 def _program(job: JobDescription) -> str:
