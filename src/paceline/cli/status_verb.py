@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 1.0
 _GONE_SECONDS = 2.0
 """A job that cannot be found for so long is over: between two generations its socket is away for a moment."""
+_AGAIN_SECONDS = 0.3
+"""For the same reason a job that is not found is asked once more, so much later."""
 _NO_JOBS = "no job of yours runs on this host; ask on the host where `paceline run` was typed"
 
 Job = Annotated[
@@ -51,8 +53,17 @@ def status(job: Job = None, as_json: Json = False) -> None:
     from paceline.launcher.live.asking import NoJobError, SilentJobError, ask, directory_of
     from paceline.wire.codec import encode
 
+    def asked() -> "list[JobStatus]":
+        return _running() if job is None else [ask(directory_of(job))]
+
     try:
-        found = _running() if job is None else [ask(directory_of(job))]
+        try:
+            found = asked()
+        except NoJobError:
+            found = []
+        if not found:
+            time.sleep(_AGAIN_SECONDS)
+            found = asked()
     except NoJobError as fault:
         _fail(str(fault), EXIT_FAILED)
     except SilentJobError as fault:
@@ -73,19 +84,21 @@ def top(job: Job = None) -> None:
     On a terminal the same as `paceline status`, and in a pipe a line each second.
     """
     require_linux()
-    from paceline.launcher.live.asking import NoJobError, directory_of
+    from paceline.launcher.live.asking import NoJobError, OtherVersionError, directory_of
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _follow(_the_only_one() if job is None else directory_of(job))
     except NoJobError as fault:
         _fail(str(fault), EXIT_FAILED)
+    except OtherVersionError as fault:
+        _fail(str(fault), EXIT_UNAVAILABLE)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _follow(directory: "Path") -> None:
-    from paceline.launcher.live.asking import NoJobError, SilentJobError, ask
+    from paceline.launcher.live.asking import NoJobError, OtherVersionError, SilentJobError, ask
 
     is_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     seen: JobStatus | None = None
@@ -96,6 +109,8 @@ def _follow(directory: "Path") -> None:
                 seen = ask(directory)
                 seen_at = time.monotonic()
                 show(seen)
+            except OtherVersionError:
+                raise
             except SilentJobError as fault:
                 typer.echo(f"paceline: {fault}", err=True)
             except NoJobError:

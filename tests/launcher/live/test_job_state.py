@@ -64,6 +64,8 @@ def after(*events: Event, now: float = 100.0) -> JobStatus:
         ((*FIT, BatchDone(0, 1, 0, True), BatchDone(1, 1, 0, False)), "validating", ["validating", "evaluating"]),
         ((*FIT, FitEnded(0, 7)), "between fits", ["between fits", "building"]),
         ((*FIT, RankEnded(1, -9, ""), StopBegan("x")), "stopping", ["building", "killed (SIGKILL)"]),
+        ((*FIT, RankEnded(0, 0, "")), "building", ["ended", "building"]),
+        ((BEGUN[0], BEGUN[2], BEGUN[1], RankEnded(1, 0, "")), "running", ["running", "ended"]),
         ((*FIT, RankEnded(1, 0, ""), RankEnded(0, 1, "")), "failed (1)", ["failed (1)", "ended"]),
         ((*FIT, HostLost((1,), "b", "x")), "building", ["building", "lost"]),
         ((*FIT, HangFound((0,), 9.0, "rank 0")), "hanging", ["hanging", "building"]),
@@ -134,3 +136,25 @@ def test_a_restart_keeps_what_was_before_but_not_the_workers() -> None:
     assert (status.num_restarts, status.generation, status.failure) == (1, 2, "rank 1 was killed")
     assert (status.epoch, status.step, status.steps_per_second) == (1, None, None)
     assert [one.state for one in status.workers] == ["running", "running"]
+
+
+def test_ranks_of_which_nothing_more_is_heard_wait_no_more() -> None:
+    state = JobState("ab12", "train.py", "a", 9, max_restarts=0, began_at=0.0)
+    for event in (*BEGUN, RanksWaiting((0,), (1,), 10.0)):
+        state.hear(event, 10.0)
+    assert state.status(20.0).state == "waiting"
+    assert state.status(40.0).state == "running"
+
+
+def test_without_steps_the_rate_falls() -> None:
+    state = JobState("ab12", "train.py", "a", 9, max_restarts=0, began_at=0.0)
+    for step in range(1, 21):
+        state.hear(StepDone(0, step, 0), step / 10)
+    assert state.status(2.0).steps_per_second == pytest.approx(10)
+    assert state.status(3600.0).steps_per_second == pytest.approx(19 / 3600, rel=0.01)
+
+
+def test_who_is_slow_no_more_is_not_shown() -> None:
+    assert after(*FIT, SLOW, TIMES).straggler == SLOW
+    alike = StepsTimed(0, 50, 0.04, {"compute": 1.0}, None, False, "step 40 ms: ...")
+    assert after(*FIT, SLOW, TIMES, alike).straggler is None

@@ -35,7 +35,7 @@ class EnqueuerOfSome:
         with self._lock:
             if self._is_running:
                 return
-            self._is_running, source = True, self._adapter.py_dataset
+            source = self._adapter.py_dataset
             self._order = draw_order(self._adapter)
             self._own = self._order[self._number :: self._size] if self._size else []
             if self._size:
@@ -47,6 +47,7 @@ class EnqueuerOfSome:
                     shuffle=False,
                 )
                 self._enqueuer.start()
+            self._is_running = True
 
     def stop(self) -> None:
         """An epoch ends; waits for threads and processes."""

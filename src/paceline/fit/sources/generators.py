@@ -27,9 +27,12 @@ class Generator(Source):
         self.batches = self.dataset
         self.first_batches = first_batches(opened.adapter)
         self._stream = stream_of(opened.given)
-        self._reading: Any = None
-        """Of the newest iterator."""
-        opened.adapter.generator = lambda: self._reading  # asked when TensorFlow begins to read an iterator
+        self._readings: list[Any] = []
+        """That of the newest iterator, if there is one."""
+        # Asked when TensorFlow begins to read an iterator. Not of `self`, which holds the adapter: in a circle the
+        # generator would live, and keep its files open, until Python looks for circles.
+        readings = self._readings
+        opened.adapter.generator = lambda: readings[-1]
 
     def rows(self, rank: int, size: int, log: FingerprintLog | None = None) -> Any:
         """See `Source`."""
@@ -42,12 +45,17 @@ class Generator(Source):
     def begin(self) -> None:
         """See `Source`."""
         super().begin()
-        if self._reading is not None:
-            self._reading.leave()
+        if self._readings:
+            self._readings.pop().leave()
         self._stream.use(self.given)
         self.was_used_up = self._stream.has_ended
-        self._reading = self._stream.begin(self.given, self.first_batches)
+        self._readings.append(self._stream.begin(self.given, self.first_batches))
         Run.ends(self._reading)
+
+    @property
+    def _reading(self) -> Any:
+        """Of the newest iterator."""
+        return self._readings[-1]
 
     def ask_for(self, num_batches: int) -> None:
         """See `Source`."""

@@ -25,6 +25,10 @@ class SilentJobError(Exception):
     """A job is there, and does not answer as it should; the message is for the user."""
 
 
+class OtherVersionError(SilentJobError):
+    """A job is there, of another version of Paceline."""
+
+
 def own_directories() -> list[Path]:
     """The directories of the jobs of this user on this host, also of some that are over."""
     pattern = job_directory("*")
@@ -41,6 +45,8 @@ def directory_of(job: str) -> Path:
         return Path(job).absolute()
     known = {path.name.removeprefix(job_directory("").name): path for path in own_directories()}
     meant = [path for job_id, path in known.items() if job and job_id.startswith(job)]
+    if len(meant) > 1 and job not in known:
+        meant = [path for path in meant if _answers(path)] or meant  # a launcher that was killed leaves its directory
     if len(meant) > 1 and job not in known:
         raise NoJobError(f"{len(meant)} jobs have an id that begins with {job}. Fix: type more of it. [no-job]")
     if not meant:
@@ -83,10 +89,20 @@ def ask(directory: Path) -> JobStatus:
     try:
         return Decoder[JobStatus](JobStatus)(answer)
     except GarbledError:
-        raise SilentJobError(
+        raise OtherVersionError(
             f"the job in {directory} runs with another version of Paceline. Fix: ask with the `paceline` that started "
             "it. [no-job]"
         ) from None
+
+
+def _answers(directory: Path) -> bool:
+    try:
+        ask(directory)
+    except NoJobError:
+        return False
+    except SilentJobError:
+        pass
+    return True
 
 
 def _fault_of(directory: Path) -> str | None:

@@ -5,6 +5,7 @@
 A step is heard of twenty times a second and rank, so `hear` only notes, and `status` puts together.
 """
 
+import math
 import signal
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -51,7 +52,9 @@ RATE_SECONDS = 10.0
 """Steps of the last so many seconds count for the rate, or the last two that were heard of."""
 
 _CHIEF = 0
-_WAITING, _TRACING = "waiting", "tracing"
+_WAITING, _TRACING, _RUNNING = "waiting", "tracing", "running"
+_WAITING_SECONDS = 15.0
+"""`RanksWaiting` comes every ten seconds, while ranks wait."""
 
 _STATES: Mapping[type[Event], str] = {
     FitBegan: "building",
@@ -112,6 +115,10 @@ class JobState:
     _num_snapshots: int = 0
     _num_failed_snapshots: int = 0
     _failure: str = ""
+    _ended: set[int] = field(default_factory=set)
+    """Ranks of this generation that have ended."""
+    _waited_at: float = -math.inf
+    """When the launcher last told of ranks that wait."""
 
     def hear(self, event: Event, now: float) -> None:
         """Something has happened."""
@@ -125,13 +132,14 @@ class JobState:
                 if rank == _CHIEF:
                     self._hear_chief(event, now)
             case GenerationBegan():
-                self._generation, self._workers = event, {}
+                self._generation, self._workers, self._ended = event, {}, set()
                 self._steps.clear()
                 self._forget_times()
             case GenerationEnded(reason=reason):
                 self._failure = reason
             case RanksWaiting(waiting=ranks):
                 self._set(ranks, _WAITING)
+                self._waited_at = now
             case HangFound(ranks=ranks):
                 self._set(ranks, "hanging")
             case StuckFound(process=process):
@@ -148,6 +156,7 @@ class JobState:
         match event:
             case RankEnded(exit_code=code):
                 self._set([event.rank], _end_text(code))
+                self._ended.add(event.rank)
             case BatchDone(is_validation=is_validation):
                 self._set([event.rank], "validating" if is_validation else "evaluating")
             case SnapshotFailed():
@@ -169,6 +178,8 @@ class JobState:
                 self._epoch = epoch
             case FitBegan():
                 self._forget_times()
+            case StepsTimed(waits_for=rank) if rank != getattr(self._last.get(StragglerFound), "straggler", None):
+                self._last.pop(StragglerFound, None)  # the others wait for it no more
             case SnapshotTaken():
                 self._snapshot_at = now
                 self._num_snapshots += 1
@@ -179,6 +190,8 @@ class JobState:
 
     def status(self, now: float) -> JobStatus:
         """The job at the time `now`."""
+        if now - self._waited_at > _WAITING_SECONDS:  # nobody tells that all have come
+            self._set([rank for rank, one in self._workers.items() if one.state == _WAITING], _RUNNING)
         step_at, step = self._steps[-1] if self._steps else (None, None)
         return JobStatus(
             job_id=self.job_id,
@@ -192,7 +205,7 @@ class JobState:
             workers=tuple(one for _, one in sorted(self._workers.items())),
             epoch=self._epoch,
             step=step,
-            steps_per_second=self._rate(),
+            steps_per_second=self._rate(now),
             step_age_seconds=None if step_at is None else now - step_at,
             epoch_ended=self._last_of(EpochEnded),
             num_snapshots=self._num_snapshots,
@@ -211,15 +224,18 @@ class JobState:
         return event if isinstance(event, kind) else None
 
     def _state(self) -> str:
-        """Of the whole job: what all wait for, else what the chief does."""
-        states = [one.state for one in self._workers.values() if one.rank is not None]
+        """Of the whole job: what all wait for, else what the chief does, or the first rank that has not ended."""
+        ranks = [(rank, one.state) for rank, one in sorted(self._workers.items()) if one.rank is not None]
+        states = [state for rank, state in ranks if rank not in self._ended] or [state for _, state in ranks]
         common = [state for state in (_WAITING, _TRACING) if state in states]
         return self._phase or next(iter([*common, *states]), "starting")
 
-    def _rate(self) -> float | None:
+    def _rate(self, now: float) -> float | None:
         if len(self._steps) < 2:
             return None
         (began, first), (ended, last) = self._steps[0], self._steps[-1]
+        # Steps may take longer than these seconds; where nothing is heard for longer than that, the rate falls.
+        ended = ended if now - ended <= max(RATE_SECONDS, ended - began) else now
         return (last - first) / (ended - began) if ended > began else None
 
 

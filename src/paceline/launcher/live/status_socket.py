@@ -9,6 +9,7 @@ Paths of sockets may have 107 bytes, and folders for temporary files be longer: 
 
 import contextlib
 import os
+import select
 import socket
 import stat
 import struct
@@ -23,10 +24,11 @@ from paceline.cluster.job_directory import make_private
 from paceline.errors import ConfigurationError
 
 NAME = "status"
-_LOOKING_SECONDS = 0.5
+_LOOKING_SECONDS = 0.1
 """Between two looks for the file of the socket: the directory is removed at the end of each generation."""
 _SENDING_SECONDS = 1.0
-_CREDENTIALS = struct.Struct("3i")
+_CREDENTIALS = struct.Struct("iII")
+"""Process, user, group."""
 
 
 @contextmanager
@@ -59,7 +61,7 @@ class StatusSocket:
         self._answer = answer
         self._tell = tell
         self._listener: socket.socket | None = None
-        self._is_closing = False
+        self._wake, self._is_woken = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="paceline status", daemon=True)
 
     def __enter__(self) -> None:
@@ -74,12 +76,12 @@ class StatusSocket:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._wake.close()  # the other end can be read now: the thread wakes
         if self._listener is None:
+            self._is_woken.close()
             return
-        self._is_closing = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._thread.join()
+        self._is_woken.close()
         self._listener.close()
         with contextlib.suppress(OSError):
             (self._directory / NAME).unlink()
@@ -94,22 +96,24 @@ class StatusSocket:
             with name_in(self._directory) as name:
                 listener.bind(name)
             listener.listen()
-            listener.settimeout(_LOOKING_SECONDS)
+            listener.setblocking(False)
         except BaseException:
             listener.close()
             raise
         return listener
 
     def _serve(self) -> None:
-        while not self._is_closing:
+        while True:
             assert self._listener is not None
+            ready, _, _ = select.select([self._listener, self._is_woken], [], [], _LOOKING_SECONDS)
+            if self._is_woken in ready:
+                return
             try:
                 connected, _ = self._listener.accept()
-            except TimeoutError:
+            except BlockingIOError:  # nobody asks, or who asked has gone
                 self._look()
-            except OSError:  # closing, or no descriptor is left for now
-                if not self._is_closing:
-                    time.sleep(_LOOKING_SECONDS)
+            except OSError:  # no descriptor is left for now
+                time.sleep(_LOOKING_SECONDS)
             else:
                 with connected, contextlib.suppress(OSError):  # who asks may have gone, or not read
                     connected.settimeout(_SENDING_SECONDS)
@@ -118,9 +122,9 @@ class StatusSocket:
 
     def _look(self) -> None:
         """Makes the socket anew if its file is gone."""
-        if (self._directory / NAME).exists():
-            return
         with contextlib.suppress(OSError, ConfigurationError):
+            if (self._directory / NAME).exists():
+                return
             fresh = self._listening()
             former, self._listener = self._listener, fresh
             assert former is not None
