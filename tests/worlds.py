@@ -82,6 +82,11 @@ class Worlds:
         """As `not_launched`, for cases that make TensorFlow's servers in their process, which then stay in it."""
         return self._of("with servers")
 
+    @property
+    def with_other_servers(self) -> "World":
+        """As `with_servers`, for cases that make them otherwise than `tests/strategy/servers_in_process.py`."""
+        return self._of("with other servers")
+
     def of(self, num_workers: int, *, in_stages: bool = False, shares: str = "") -> "World":
         """A job of so many workers; of those with more than two, one at a time, for the memory's sake.
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 @pytest.mark.parametrize("pipeline", [*QUICK, *(pytest.param(name, marks=pytest.mark.proof) for name in PROOF)])
 def test_ranks_read_the_batches_of_one_worker_from_any_place(worlds: Worlds, pipeline: str):
-    [told] = worlds.with_servers.run(CASES, "coordinated", pipeline).told
+    [told] = worlds.with_other_servers.run(CASES, "coordinated", pipeline).told
     for size, (expected, read, resumed) in told.items():
         assert read == expected, size
         assert resumed == [expected[1][1:], *expected[2:]], size
@@ -35,7 +35,7 @@ def test_ranks_read_the_batches_of_one_worker_from_any_place(worlds: Worlds, pip
     "pipeline", ["known", *(pytest.param(name, marks=pytest.mark.proof) for name in ("two shuffles", "ragged"))]
 )
 def test_each_row_is_dealt_once_in_an_epoch_and_orders_differ(worlds: Worlds, pipeline: str):
-    [epochs] = worlds.with_servers.run(CASES, "dealt", pipeline).told
+    [epochs] = worlds.with_other_servers.run(CASES, "dealt", pipeline).told
     rows = [sorted(row for reader in epoch for batch in reader for row in batch[-1]) for epoch in epochs]
     assert rows[0] == rows[1] == rows[2]
     assert len(rows[0]) == 10

@@ -105,7 +105,7 @@ def test_notebook_function_returns_what_its_plain_twin_computes(worlds: Worlds, 
 
 def test_the_tutorial_on_parameter_servers(worlds: Worlds, tmp_path: Path) -> None:
     # Its own assertions: the steps counted, and the embedding's two shards, each on its server.
-    ended = worlds.with_servers.run_script(EXAMPLES / "parameter_server.py", "2", "5", folder=tmp_path)
+    ended = worlds.with_other_servers.run_script(EXAMPLES / "parameter_server.py", "2", "5", folder=tmp_path)
     figures = dict(re.findall(r"(fit: loss|loop: accuracy) ([0-9.]+)", ended.output))
     assert float(figures["fit: loss"]) < 10.0
     assert float(figures["loop: accuracy"]) > 0.9
