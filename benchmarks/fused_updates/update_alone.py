@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from paceline.spmd.messages import Alone
 from paceline.spmd.partition import Partitioner
 from paceline.strategy.fused_updates import FusedUpdateCalls
 
@@ -27,15 +28,6 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "Adagrad": O.Adagrad,
     "Lion": O.Lion,
 }
-
-
-class Alone:
-    """The messages of a job of one rank."""
-
-    rank, size = 0, 1
-
-    def sum(self, addends: Any) -> list[Any]:
-        return list(addends)
 
 
 def milliseconds(call: Callable[[], Any]) -> float:
