@@ -32,7 +32,10 @@ while not Path("end").exists():
     time.sleep(0.05)
 """
 
-TRAINS = """
+NAP_SECONDS = 0.13
+"""In a callback of each step of `TRAINS`: most of the step, as the clock must find."""
+
+TRAINS = f"""
 import os, subprocess, sys, time
 import keras, numpy as np
 
@@ -40,7 +43,7 @@ class Asks(keras.callbacks.Callback):
     async_safe = False
 
     def on_train_batch_end(self, batch, logs=None):
-        time.sleep(0.13)
+        time.sleep({NAP_SECONDS})
 
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == 2 and os.environ["PACELINE_RANK"] == "0":
@@ -103,7 +106,6 @@ def job_in(temporary: Path) -> str:
 
 
 def test_a_job_that_runs_and_then_does_not(tmp_path: Path, temporary: Path, hold_ports: HoldPorts) -> None:
-    pytest.importorskip("prometheus_client")
     (port,) = hold_ports(1)
     with running(tmp_path, temporary, SLEEPS, "--metrics-port", str(port)) as job:
         job_id = job_in(temporary)
@@ -231,8 +233,9 @@ def test_what_a_fit_does(tmp_path: Path, temporary: Path) -> None:
     assert "loss" in told["epoch_ended"]["logs"]
     assert told["num_snapshots"] > 0
     assert [one["state"] for one in told["workers"]] == ["training", "training"]
-    assert told["step_times"]["shares"]["callbacks"] > 0.5
-    assert told["step_times"]["text"].startswith("step 1")
+    times = told["step_times"]
+    assert times["shares"]["callbacks"] * times["step_seconds"] > 0.9 * NAP_SECONDS
+    assert times["text"].startswith("step ")
 
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     times = [event for event in events if event["event"] == "StepsTimed"]

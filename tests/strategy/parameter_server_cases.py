@@ -99,10 +99,10 @@ def options_kept() -> Any:
 
 
 def too_few_threads() -> Any:
-    """What is said of more workers than the servers of this process have threads for; None: nobody can count them."""
+    """What is said of more workers than the servers here have threads for; TensorFlow's version: nobody can count."""
     tf.config.list_logical_devices()
     if not any(path.read_text().startswith("tf_Compute") for path in Path("/proc/self/task").glob("*/comm")):
-        return None
+        return tf.__version__
     addresses = {"worker": [f"127.0.0.1:{number}" for number in range(1, 5001)], "ps": ["127.0.0.1:5001"]}
     strategy_of()  # the servers are there
     spec = tf.train.ClusterSpec(addresses)

@@ -42,7 +42,7 @@ def test_options_are_kept_and_checked(worlds: Worlds) -> None:
 @pytest.mark.processes
 def test_too_few_threads_for_servers_in_this_process_are_told(worlds: Worlds) -> None:
     message = worlds.with_servers.run(CASES, "too_few_threads").same
-    if message is None:
+    if message.startswith("2.17."):
         pytest.skip("TensorFlow 2.17 gives its threads no names, so that nobody can count those of the servers")
     assert "steps on 5000 workers need 5001" in message
     assert "ConfigProto(inter_op_parallelism_threads=5001)" in message

@@ -42,7 +42,6 @@ def scraped(port: int) -> Mapping[str, float]:
 
 
 def test_what_a_job_does_is_scraped(hold_ports: HoldPorts) -> None:
-    pytest.importorskip("prometheus_client")
     (port,) = hold_ports(1)
     with MetricsPort(str(port), status, refuse):
         found = scraped(port)
@@ -58,7 +57,6 @@ def test_what_a_job_does_is_scraped(hold_ports: HoldPorts) -> None:
 
 
 def test_a_port_that_is_taken_costs_a_line(hold_ports: HoldPorts) -> None:
-    pytest.importorskip("prometheus_client")
     (port,) = hold_ports(1)
     told: list[str] = []
     with MetricsPort(str(port), status, refuse), MetricsPort(f"127.0.0.1:{port}", status, told.append):

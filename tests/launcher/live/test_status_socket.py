@@ -61,8 +61,8 @@ def test_the_end_of_a_job_waits_for_nobody(folder: Path) -> None:
     """Each `paceline run` ended up to half a second late."""
     seconds = []
     for _ in range(5):
-        with StatusSocket(job_directory(JOBS[0]), lambda: b"", refuse):
-            time.sleep(0.02)
+        with StatusSocket(place := job_directory(JOBS[0]), lambda: answer_of(JOBS[0]), refuse):
+            ask(place)  # the thread has answered, and waits for the next one
             began = time.monotonic()
         seconds.append(time.monotonic() - began)
     assert min(seconds) < 0.05, seconds
@@ -191,7 +191,9 @@ def _others(place: Path) -> None:
         (_link, "is not the directory of a job that runs"),
         (_open, "is open to other users"),
         pytest.param(
-            _others, f"of a job of user {OTHER_USER}", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+            _others,
+            f"of a job of user {OTHER_USER}",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user"),
         ),
     ],
 )

@@ -178,8 +178,9 @@ class JobState:
                 self._epoch = epoch
             case FitBegan():
                 self._forget_times()
-            case StepsTimed(waits_for=rank) if rank != getattr(self._last.get(StragglerFound), "straggler", None):
-                self._last.pop(StragglerFound, None)  # the others wait for it no more
+            case StepsTimed(waits_for=rank):
+                if (slow := self._last_of(StragglerFound)) is not None and slow.straggler != rank:
+                    del self._last[StragglerFound]  # the others wait for that rank no more
             case SnapshotTaken():
                 self._snapshot_at = now
                 self._num_snapshots += 1
