@@ -23,7 +23,7 @@ import tensorflow as tf
 from paceline.spmd.fusion import Update
 from paceline.spmd.loop_text import PROCESSORS, is_streamed
 from paceline.spmd.loops import ALIGNMENT
-from paceline.strategy.loop_compiler import compiled, is_available, runner
+from paceline.strategy.loop_compiler import compiled, runner, why_not
 from paceline.strategy.python_calls import RegisteredFunction, keep_thread_state
 from paceline.strategy.server_threads import num_cores
 from paceline.strategy.spare_arrays import SpareArrays
@@ -39,8 +39,8 @@ _spare_arrays = SpareArrays()
 def fused_updates(*, tells: bool) -> "FusedUpdateCalls | None":
     """Who runs the updates of this process as loops; None: they stay TensorFlow's operations.
 
-    Variables on a GPU stay there, and without llvmlite nothing can be compiled. Ranks are alike: jobs whose ranks have
-    other versions of llvmlite do not start (`wire/versions.py`).
+    Variables on a GPU stay there, and without an llvmlite that works nothing can be compiled. Ranks are alike: jobs
+    whose ranks have other versions of llvmlite do not start (`wire/versions.py`).
 
     Args:
         tells: Whether a line says, once, what a missing llvmlite costs.
@@ -49,16 +49,20 @@ def fused_updates(*, tells: bool) -> "FusedUpdateCalls | None":
         return None
     if platform.machine() not in PROCESSORS or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None  # whose rounding, or whose count of references, is another one
-    if is_available():
+    reason = why_not()
+    if reason is None:
         return FusedUpdateCalls()
     if tells:
-        _tell_what_is_missed()
+        _tell_what_is_missed(reason)
     return None
 
 
 @functools.cache
-def _tell_what_is_missed() -> None:
-    _LOGGER.info("the weights are updated operation by operation, 2 to 4 times slower: pip install llvmlite")
+def _tell_what_is_missed(reason: str) -> None:
+    _LOGGER.info(
+        "the weights are updated operation by operation, 2 to 4 times slower (%s): pip install --upgrade llvmlite",
+        reason,
+    )
 
 
 class FusedUpdateCalls:

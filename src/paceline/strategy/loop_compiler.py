@@ -7,7 +7,6 @@ does.
 
 import ctypes
 import functools
-import importlib.util
 import platform
 from typing import Any
 
@@ -15,9 +14,14 @@ from paceline.spmd.loop_text import NAME, RUNNER, RUNNER_TEXT, llvm_of
 from paceline.spmd.loops import Loop
 
 
-def is_available() -> bool:
-    """Whether llvmlite is installed."""
-    return importlib.util.find_spec("llvmlite") is not None
+@functools.cache
+def why_not() -> str | None:
+    """Why nothing can be compiled here; None: the runner, which every loop needs, has been compiled."""
+    try:
+        runner()
+    except Exception as error:  # llvmlite is missing, does not load, or is too old: all of them have been seen
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 @functools.cache
