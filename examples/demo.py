@@ -3,6 +3,7 @@
 plain, 1 worker      python train.py                        on the cores that one of the two workers gets
 Paceline, 1 worker   paceline run --workers 1 train.py      on the same cores
 Paceline, 2 workers  paceline run --workers 2 train.py      half of the cores each
+one of them killed   the same with --max-restarts, --snapshot-dir and --chaos: a worker is killed, and the job goes on
 plain, all cores     python train.py                        both shares, for a fair look at the cores
 """
 
@@ -28,6 +29,10 @@ SCRIPT = Path(__file__).with_name("train.py")
 NUM_WORKERS = 2
 NUM_TRAIN = 8000
 NUM_TEST = 2000
+SNAPSHOTS = "snapshots"
+"""In a folder that only the demo uses."""
+KILLED_AT_STEP, SNAPSHOT_EVERY = 100, 30
+"""In the second epoch of three; so 10 steps are done again."""
 PROGRESS_INTERVAL_SECONDS = 5.0
 
 
@@ -38,6 +43,8 @@ class Run:
     name: str
     command: tuple[str, ...]
     cores: tuple[int, ...]
+    is_killed: bool = False
+    """A worker is killed in the middle of an epoch."""
 
 
 @dataclass(frozen=True)
@@ -52,29 +59,36 @@ class Outcome:
     num_processes: int
     processes_agree: bool
     """All processes of the run ended with the same weights and history, bit for bit."""
+    seconds: float = 0.0
+    """From start to end."""
 
     @property
     def examples_per_second(self) -> float:
         return NUM_TRAIN / self.epoch_seconds
 
 
-def planned_runs(cores: Sequence[int]) -> tuple[Run, Run, Run, Run]:
-    """The four runs, on a host whose usable cores are `cores`."""
+def planned_runs(cores: Sequence[int]) -> tuple[Run, Run, Run, Run, Run]:
+    """The five runs, on a host whose usable cores are `cores`."""
     plain = (sys.executable, str(SCRIPT))
-    one, several = (
-        (sys.executable, "-m", "paceline", "run", "--workers", str(number), str(SCRIPT)) for number in (1, NUM_WORKERS)
-    )
+
+    def by_workers(number: int, *options: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", "paceline", "run", "--workers", str(number), *options, str(SCRIPT))
+
+    kill = f"kill:rank={NUM_WORKERS - 1},step={KILLED_AT_STEP}"
+    recovery = ("--max-restarts", "1", "--snapshot-dir", SNAPSHOTS, "--snapshot-every", str(SNAPSHOT_EVERY))
     share = share_cores(cores, NUM_WORKERS)[0].cores
+    of_share = "of " + _counted(len(share), "core")
     return (
         Run(f"plain Keras, {_counted(len(share), 'core')}", plain, share),
-        Run(f"Paceline, 1 worker of {_counted(len(share), 'core')}", one, share),
-        Run(f"Paceline, {NUM_WORKERS} workers of {_counted(len(share), 'core')}", several, tuple(cores)),
+        Run(f"Paceline, 1 worker {of_share}", by_workers(1), share),
+        Run(f"Paceline, {NUM_WORKERS} workers {of_share}", by_workers(NUM_WORKERS), tuple(cores)),
+        Run("  the same, one is killed", by_workers(NUM_WORKERS, *recovery, "--chaos", kill), tuple(cores), True),
         Run(f"plain Keras, {_counted(len(cores), 'core')}", plain, tuple(cores)),
     )
 
 
-def outcome_of(run: Run, results: Sequence[Mapping[str, np.ndarray]]) -> Outcome:
-    """What `results`, the files that the processes of `run` wrote, say."""
+def outcome_of(run: Run, results: Sequence[Mapping[str, np.ndarray]], total: float = 0.0) -> Outcome:
+    """What `results`, the files that the processes of `run` wrote, say; `total` seconds after its start it ended."""
     first = results[0]
     seconds = [result["epoch_seconds"] for result in results]
     compared = [name for name in first if name != "epoch_seconds"]
@@ -85,6 +99,7 @@ def outcome_of(run: Run, results: Sequence[Mapping[str, np.ndarray]]) -> Outcome
         weights=tuple(first[name] for name in first if name.startswith("arr_")),
         num_processes=len(results),
         processes_agree=all(np.array_equal(first[name], other[name]) for other in results for name in compared),
+        seconds=total,
     )
 
 
@@ -102,11 +117,14 @@ def table_of(outcomes: Sequence[Outcome]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     first = outcomes[0]
     for outcome in outcomes:
-        table.add_row(
-            outcome.run.name,
+        times = (
             f"{outcome.epoch_seconds:.2f}",
             f"{outcome.examples_per_second:,.0f}",
             f"{first.epoch_seconds / outcome.epoch_seconds:.2f} ×",
+        )
+        table.add_row(
+            outcome.run.name,
+            *(("-", "-", "-") if outcome.run.is_killed else times),
             f"{outcome.accuracy:.2%}",
             "-" if outcome is first else f"{largest_difference(first, outcome):.0e}",
         )
@@ -115,7 +133,7 @@ def table_of(outcomes: Sequence[Outcome]) -> Table:
 
 def caption_of(outcomes: Sequence[Outcome]) -> str:
     """What a reader must know to judge the table."""
-    plain, _, spread, _ = outcomes
+    plain, _, spread, killed, _ = outcomes
     scale = max(float(np.abs(weights).max()) for weights in plain.weights)
     lines = [
         f"An epoch trains on {NUM_TRAIN:,} digits and tests on {NUM_TEST:,}; its time is the median after the "
@@ -130,18 +148,37 @@ def caption_of(outcomes: Sequence[Outcome]) -> str:
         lines.append(f"The {NUM_WORKERS} workers ended with the same weights and history as each other, bit for bit.")
     else:
         lines.append(f"WRONG: the {NUM_WORKERS} workers ended with different weights or histories.")
+    if is_equal_after_kill(spread, killed):
+        lines.append(
+            f"A worker was killed at step {KILLED_AT_STEP}, in the middle of an epoch. The job went on by itself, took "
+            f"{killed.seconds - spread.seconds:.0f} s longer, and ended with the weights of the run without a kill, "
+            "bit for bit."
+        )
+    else:
+        lines.append("WRONG: after a kill the workers ended with other weights than without.")
     if len(spread.run.cores) < NUM_WORKERS:
         lines.append(f"This host offers {_counted(len(spread.run.cores), 'core')}: {NUM_WORKERS} workers share it.")
     return "\n".join(lines)
 
 
+def is_equal_after_kill(without: Outcome, killed: Outcome) -> bool:
+    """Whether a kill has changed no bit of the weights."""
+    pairs = zip(without.weights, killed.weights, strict=True)
+    return killed.processes_agree and all(np.array_equal(one, other) for one, other in pairs)
+
+
 def train(run: Run) -> Outcome:
     """Runs it, its output passing through live, and reads what its processes wrote."""
-    with tempfile.TemporaryDirectory(prefix="paceline-demo-") as results:
-        code = run_visibly((*run.command, "--result", results), run.cores)
+    with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
+        results = Path(folder, "results")
+        results.mkdir()
+        command = [str(Path(folder, SNAPSHOTS)) if word == SNAPSHOTS else word for word in run.command]
+        begin = time.monotonic()
+        code = run_visibly((*command, "--result", str(results)), run.cores)
+        seconds = time.monotonic() - begin
         if code != 0:
             raise SystemExit(f"demo: `{' '.join(run.command)}` ended with exit code {code}; its output above says why")
-        return outcome_of(run, [dict(np.load(path)) for path in sorted(Path(results).glob("*.npz"))])
+        return outcome_of(run, [dict(np.load(path)) for path in sorted(results.glob("*.npz"))], seconds)
 
 
 def run_visibly(command: Sequence[str], cores: Sequence[int]) -> int:
@@ -192,7 +229,7 @@ def main() -> None:
     console.print(table_of(outcomes))
     console.print(caption_of(outcomes))
     console.print(f"The demo took {time.monotonic() - begin:.0f} s.")
-    if not outcomes[2].processes_agree:
+    if not outcomes[2].processes_agree or not is_equal_after_kill(outcomes[2], outcomes[3]):
         raise SystemExit(1)
 
 
