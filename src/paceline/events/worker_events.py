@@ -137,7 +137,7 @@ class TimeSpent(OfRank, frozen=True):
     """Where the time of this `fit` has gone so far; emitted by the chief, each second while it makes steps."""
 
     seconds: dict[str, float]
-    """In sum, by word: as `StepsTimed` has them, ``tracing`` (with all that comes before the first step) and
+    """Since its beginning, by word: those of `StepsTimed`, ``tracing`` (with all that comes before the first step) and
     ``validation``."""
 
 

@@ -203,6 +203,23 @@ def test_a_death_out_of_steps_is_noticed_at_once() -> None:
     assert account_text(account) == "", "a job that does not go on has a report"
 
 
+def test_a_hang_is_detected_when_the_job_is_stopped_for_it() -> None:
+    account = told(*BEGUN, step(12.0, 1), (72.5, StopBegan("no rank made a step")), stopped(73.0), end=73.0)
+    assert account.deaths == (Death("x", 1, 0, {"detection": 60.5, "stopping": 0.5}),)
+
+
+def test_what_was_done_before_a_death_and_heard_of_after_it_counts() -> None:
+    late = (14.0, KILLED), step(14.1, 4), stopped(15.0), restarted(15.0), *resumed(15.0, 1)
+    account = told(*BEGUN, step(12.0, 3), *late, step(20.0, 2), step(22.0, 4), end=22.0)
+    assert [(death.step, death.num_steps) for death in account.deaths] == [(4, 3)]
+
+
+def test_calls_of_fit_that_are_passed_over_are_time_to_restore() -> None:
+    again = (12.0, FitBegan(0, 1, 9, False)), (13.0, TrainingResumed(0, 12, 0, 1, "s")), step(15.0, 13)
+    account = told(BEGUN[0], (10.0, FitBegan(0, 0, 0, True)), *again, end=15.0)
+    assert account.parts == {"start": 10.0, "restoring": 3.0, "tracing": 2.0}
+
+
 def test_other_processes_of_the_job_are_none_of_its_time() -> None:
     others = (13.0, RankEnded(2, -9, "")), (13.0, StepDone(2, 99, 0)), (13.0, HostLost((2,), "b", "x"))
     account = told(*BEGUN, step(12.0, 1), *others, step(14.0, 2), end=14.0)

@@ -154,7 +154,7 @@ class Account:
                 self._is_leaving = True
                 self._go(END, now)
             case FitBegan():
-                is_restored = self._open is not None and not self._open.has_resumed
+                is_restored = event.is_repeated or (self._open is not None and not self._open.has_resumed)
                 self._go(RESTORING if is_restored else TRACING, now)
                 self._sums = {}
             case TrainingResumed(step=step):
