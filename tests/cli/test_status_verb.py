@@ -236,6 +236,10 @@ def test_what_a_fit_does(tmp_path: Path, temporary: Path) -> None:
     times = told["step_times"]
     assert times["shares"]["callbacks"] * times["step_seconds"] > 0.9 * NAP_SECONDS
     assert times["text"].startswith("step ")
+    account = told["account"]
+    assert account["seconds"] == pytest.approx(told["seconds"], abs=1)
+    assert sum(account["parts"].values()) == pytest.approx(account["seconds"])
+    assert {"start", "tracing", "callbacks"} <= account["parts"].keys()
 
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     times = [event for event in events if event["event"] == "StepsTimed"]
@@ -243,3 +247,6 @@ def test_what_a_fit_does(tmp_path: Path, temporary: Path) -> None:
     assert {event["rank"] for event in times} == {0}
     for event in times:
         assert sum(event["shares"].values()) == pytest.approx(1, abs=0.1)
+    spent = [event for event in events if event["event"] == "TimeSpent"]
+    [began] = [event["time"] for event in events if event["event"] == "FitBegan" and event["rank"] == 0]
+    assert sum(spent[-1]["seconds"].values()) == pytest.approx(spent[-1]["time"] - began, rel=0.05)

@@ -142,6 +142,34 @@ def test_a_step_that_is_traced_belongs_to_no_step() -> None:
     assert heard[0][0, : Phase.START].sum() == 0
 
 
+def test_what_has_not_been_told_yet_can_be_asked_for_between_steps() -> None:
+    rank = Rank()
+    rank.spend(30)  # building
+    assert rank.clock.untold()[Phase.START] == sum(rank.clock.untold()) == 30 * MILLISECOND
+    rank.clock.step_begins()
+    rank.spend(5)
+    rank.clock.count_begins(0, 1)  # tells what was before
+    rank.clock.count_ended(1, np.zeros(NUM_NUMBERS, np.int64))
+    rank.spend(7)
+    rank.clock.step_ended()
+    with rank.clock.during(Phase.CALLBACKS):
+        rank.spend(2)
+    rank.spend(3)
+    untold = rank.clock.untold()
+    assert {phase: untold[phase] for phase in Phase if untold[phase]} == {
+        Phase.COMPUTE: 7 * MILLISECOND,
+        Phase.CALLBACKS: 2 * MILLISECOND,
+        Phase.REST: 3 * MILLISECOND,
+    }
+    assert rank.clock.untold() == untold, "asking tells nothing"
+
+
+def test_a_fit_without_a_step_is_all_start() -> None:
+    rank = Rank()
+    rank.spend(30)
+    assert rank.clock.end()[Phase.START] == 30 * MILLISECOND
+
+
 def test_what_a_callback_trains_is_a_part_of_the_callback() -> None:
     rank = Rank()
     heard: list[Any] = []

@@ -53,7 +53,7 @@ def test_with_a_launcher_and_snapshots_on_each_rank(folder: Path) -> None:
         assert set(line) - FRAME == RECORDS[line["event"]] - FRAME, line
     kinds = [line["event"] for line in lines]
     assert kinds[:5] == ["JobBegan", "Notice", "HostJoined", "GenerationBegan", "WorkerStarted"]
-    assert kinds[-2:] == ["GenerationEnded", "JobEnded"]
+    assert kinds[-3:] == ["GenerationEnded", "JobAccount", "JobEnded"]
     for rank in (0, 1):
         own = [line for line in lines if line.get("rank") == rank]
         ends = [(line["epoch"], line["step"]) for line in own if line["event"] == "EpochEnded"]

@@ -55,7 +55,7 @@ assert [(step.step, step.epoch, step.num_steps) for step in steps] == [(n + 1, n
 assert all(step.seconds > 0 for step in steps)
 kinds = [type(event).__name__ for event in seen if not isinstance(event, SnapshotTaken)]
 epoch = ["EpochBegan", *["StepDone"] * 3, *["BatchDone"] * 4, "EpochEnded"]
-assert [kind for kind in kinds if kind not in ("TraceBegan", "StepsTimed")] == [
+assert [kind for kind in kinds if kind not in ("TraceBegan", "StepsTimed", "TimeSpent")] == [
     "FitBegan",
     *epoch,
     *epoch,

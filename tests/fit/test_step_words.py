@@ -6,7 +6,14 @@ import pytest
 from paceline.comm.process_facts import Facts
 from paceline.comm.step_account import Totals
 from paceline.comm.step_clock import Phase
-from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, shares_of, straggler_in
+from paceline.fit.step_words import (
+    line_of_epoch,
+    line_of_fit,
+    line_of_straggler,
+    shares_of,
+    spent_by_word,
+    straggler_in,
+)
 
 
 def _totals(*ranks: dict[Phase, float], waited: tuple[float, ...] = (), steps: int = 50) -> Totals:
@@ -90,3 +97,19 @@ def test_who_is_late_now_and_then_is_not_named() -> None:
     totals = _with_slow_rank()
     totals.num_last[1, Phase.COMPUTE] = 20
     assert straggler_in(totals) is None
+
+
+def test_what_the_chief_has_spent_is_all_that_its_clock_has_counted_but_for_the_last_messages() -> None:
+    untold = [0.0] * len(Phase)
+    untold[Phase.START], untold[Phase.VALIDATION], untold[Phase.CALLBACKS], untold[Phase.MESSAGES] = 3.0, 1.0, 0.2, 9.0
+    assert spent_by_word(_with_slow_rank(), untold) == pytest.approx(
+        {
+            "input": 0.1,
+            "compute": 1.0,
+            "waiting": 0.8,
+            "messages": 0.1,
+            "callbacks": 0.2,
+            "tracing": 3.0,
+            "validation": 1.0,
+        }
+    )

@@ -123,7 +123,14 @@ class StepClock:
         self.step_ended()
         self.switch(Phase.REST)
         self._has_begun, self.hear = False, None
-        return self._untold[:_NUM_PHASES]
+        return self.untold()
+
+    def untold(self) -> list[int]:
+        """The nanoseconds of each phase, up to now, that have not been told. For calls between two steps."""
+        self.switch(self._phase)
+        if not self._is_first:
+            return self._untold[:_NUM_PHASES]
+        return [sum(self._untold) if phase is Phase.START else 0 for phase in Phase]
 
     def switch(self, phase: Phase) -> Phase:
         """From now on the rank is in `phase`; returns in which it was."""

@@ -1,6 +1,7 @@
 """What the head of a job sees happen, as typed records. Values only; ``docs/events.md`` lists them."""
 
 from paceline.events.worker_events import Event, OfRank
+from paceline.wire.codec import Record
 
 
 class JobBegan(Event, frozen=True):
@@ -127,6 +128,8 @@ class GenerationEnded(Event, frozen=True):
     """0: every worker has exited with 0."""
     reason: str
     """What ended it; empty: its scripts came to their end."""
+    has_failed: bool = False
+    """Whether that was a failure, and nobody's word to stop."""
 
 
 class Restarted(Event, frozen=True):
@@ -153,6 +156,32 @@ class Recovered(Event, frozen=True):
     """What had ended the generation before."""
 
 
+class Death(Record, frozen=True):
+    """What a failure has cost a job."""
+
+    reason: str
+    """What ended the generation."""
+    step: int
+    """The last step that was heard of."""
+    num_steps: int
+    """How many steps were done again."""
+    seconds: dict[str, float]
+    """By part: ``detection`` (from the last step until it was noticed), ``stopping`` (the others), ``restart`` (up to
+    `fit`), ``restoring``, ``tracing`` (up to the first step), ``steps again``."""
+
+
+class JobAccount(Event, frozen=True):
+    """Where the time of the job has gone; just before `JobEnded`."""
+
+    seconds: float
+    """Since the launcher's start: the sum of all parts, and of those of all deaths."""
+    parts: dict[str, float]
+    """Seconds by part: ``start`` (up to the first `fit`), what `TimeSpent` has, ``steps`` (what that does not tell
+    apart), ``restoring``, ``script`` (out of `fit`), ``end``."""
+    deaths: tuple[Death, ...]
+    """Each with `reason`, `step`, `num_steps` (done again), and `seconds` by part."""
+
+
 class JobEnded(Event, frozen=True):
     """The job is over."""
 
@@ -169,7 +198,7 @@ class JobEnded(Event, frozen=True):
     num_repeated_steps: int
     """Steps that were done again after restarts."""
     lost_seconds: float
-    """From the last step before each failure to the first new one."""
+    """From the last step before each failure until that step was reached again."""
     goodput: float
     """The share of `seconds` that was not lost, from 0 to 1."""
 
@@ -199,6 +228,7 @@ FromHead = (
     | GenerationEnded
     | Restarted
     | Recovered
+    | JobAccount
     | JobEnded
     | Notice
 )

@@ -129,6 +129,18 @@ class StepsTimed(OfRank, frozen=True):
     """The same as the chief's line."""
 
 
+TRACING, VALIDATION = "tracing", "validation"
+"""Words for what is no part of a step."""
+
+
+class TimeSpent(OfRank, frozen=True):
+    """Where the time of this `fit` has gone so far; emitted by the chief, each second while it makes steps."""
+
+    seconds: dict[str, float]
+    """Since its beginning, by word: those of `StepsTimed`, ``tracing`` (with all that comes before the first step) and
+    ``validation``."""
+
+
 class StragglerFound(OfRank, frozen=True):
     """The others wait for one worker; emitted by the chief, in one of its threads."""
 
@@ -192,6 +204,7 @@ FromWorker = (
     | EpochEnded
     | FitEnded
     | StepsTimed
+    | TimeSpent
     | StragglerFound
     | SnapshotTaken
     | SnapshotFailed

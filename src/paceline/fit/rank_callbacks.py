@@ -20,7 +20,7 @@ from paceline.fit.agreement import BATCH_HOOKS, BEGIN_HOOKS, EPOCH_HOOKS, agreem
 from paceline.fit.engine import engine_of
 from paceline.fit.files.keras_callbacks import is_follower, is_left_out
 from paceline.fit.run import observer
-from paceline.fit.step_times import epoch_ended
+from paceline.fit.step_times import hook_ended
 from paceline.strategy.seams import Seam
 
 Function = Callable[..., Any]
@@ -118,5 +118,5 @@ def _call(name: str, callbacks: Any, position: int, logs: Any, by_keras: Callabl
         by.hook_ended(name, callbacks, position, logs)
     if name == "on_train_batch_begin":
         clock.step_begins(getattr(model, "steps_per_execution", 1))
-    elif name == "on_epoch_end":
-        epoch_ended(callbacks)
+    else:
+        hook_ended(name, callbacks)

@@ -14,19 +14,28 @@ from typing import Any
 
 from paceline.comm.group import Array
 from paceline.comm.step_account import StepAccount, Totals
-from paceline.comm.step_clock import Phase
+from paceline.comm.step_clock import Phase, StepClock
 from paceline.comm.world import current_world
 from paceline.events.bus import bus
-from paceline.events.worker_events import StepsTimed, StragglerFound
+from paceline.events.worker_events import StepsTimed, StragglerFound, TimeSpent
 from paceline.fit.engine import engine_of
 from paceline.fit.run import Run
-from paceline.fit.step_words import line_of_epoch, line_of_fit, line_of_straggler, shares_of, straggler_in
+from paceline.fit.step_words import (
+    line_of_epoch,
+    line_of_fit,
+    line_of_straggler,
+    shares_of,
+    spent_by_word,
+    straggler_in,
+)
 
 _LOGGER = logging.getLogger("paceline")
 
 _QUIET_SECONDS = 2.0
 """Epochs that are shorter share a line, and a shorter `fit` has none: who runs a hundred of them wants no lines."""
 
+_TELLING_SECONDS = 1.0
+"""Between two `TimeSpent`: what the chief had not told when it died stays undivided in the account of the job."""
 
 _JUDGED_STEPS = 20
 """So many at once say who is slow."""
@@ -42,7 +51,7 @@ def timed(run: Run) -> Iterator[None]:
         with clock.during(Phase.VALIDATION):
             yield
         return
-    run.step_times = StepTimes(world.rank) if world.is_chief else None
+    run.step_times = StepTimes(world.rank, clock) if world.is_chief else None
     clock.hear = None if run.step_times is None else run.step_times.hear
     untold: list[int] = []
     try:
@@ -53,11 +62,17 @@ def timed(run: Run) -> Iterator[None]:
         run.step_times.ended([nanoseconds / 1e9 for nanoseconds in untold])
 
 
-def epoch_ended(callbacks: Any) -> None:
-    """All callbacks of a list have heard that an epoch of a `fit` is over."""
+def hook_ended(hook: str, callbacks: Any) -> None:
+    """A hook of all callbacks of a list has been called."""
     run = Run.of_fit(getattr(callbacks, "_model", None))
-    if run is not None and run.step_times is not None:
+    if run is None or run.step_times is None:
+        return
+    if hook == "on_epoch_end":
         run.step_times.epoch_ended(is_shown=bool((callbacks.params or {}).get("verbose")))
+    elif hook == "on_epoch_begin":
+        run.step_times.epoch_begun()
+    elif hook in ("on_train_batch_end", "on_test_batch_end"):
+        run.step_times.batch_ended()
 
 
 class StepTimes:
@@ -65,10 +80,12 @@ class StepTimes:
 
     Args:
         rank: The chief's.
+        clock: The chief's.
     """
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, clock: StepClock) -> None:
         self._rank = rank
+        self._clock = clock
         self._began_at = self._said_at = time.monotonic()
         self._account = StepAccount(1)
         self._epoch = Totals(1)
@@ -81,6 +98,8 @@ class StepTimes:
         self._named: tuple[int, Phase] | None = None
         """The one that was named last."""
         self._is_shown = True
+        self._told_at: float | None = None
+        """When `TimeSpent` was told after a batch."""
 
     def hear(self, first: int, num_ranks: int, told: Array) -> None:
         """See `StepClock.hear`. It may be called in any thread, between two steps or in one."""
@@ -90,6 +109,24 @@ class StepTimes:
             self._all, self._latest = Totals(num_ranks), Totals(num_ranks)
         if self._account.hear(first, told):
             self._settle()
+
+    def epoch_begun(self) -> None:
+        """The first one follows what a restart costs, and has a sum of its own."""
+        if self._told_at is None:
+            self._tell_spent()
+
+    def batch_ended(self) -> None:
+        """A step has ended, or one of a validation."""
+        now = time.monotonic()
+        if self._told_at is None or now - self._told_at >= _TELLING_SECONDS:
+            self._told_at = now
+            self._tell_spent()
+
+    def _tell_spent(self, untold: Sequence[float] | None = None) -> None:
+        self._settle()
+        if untold is None:
+            untold = [nanoseconds / 1e9 for nanoseconds in self._clock.untold()]
+        bus.emit(TimeSpent(self._rank, spent_by_word(self._all, untold)))
 
     def epoch_ended(self, *, is_shown: bool) -> None:
         """Says the line of the epochs since the last one, if they took long.
@@ -115,7 +152,7 @@ class StepTimes:
         Args:
             untold: Seconds in each phase that this rank's clock has counted and not told.
         """
-        self._settle()
+        self._tell_spent(untold)
         seconds = time.monotonic() - self._began_at
         line = line_of_fit(self._all, seconds, untold)
         self._emit(self._all, line, is_whole_fit=True)

@@ -8,6 +8,7 @@ import numpy as np
 from paceline.comm.process_facts import Facts
 from paceline.comm.step_account import APART, Totals
 from paceline.comm.step_clock import Phase
+from paceline.events.worker_events import TRACING, VALIDATION
 
 _SHOWN = {
     "input": (Phase.INPUT,),
@@ -132,6 +133,23 @@ def line_of_fit(totals: Totals, seconds: float, untold: Sequence[float]) -> str:
     pieces += [f"{word} {part:.1f} s" for word, part in others.items() if part >= 0.05]
     per_step = line_of_epoch(totals)
     return f"fit {seconds:.1f} s: {', '.join(pieces)}" + (f"; {per_step}" if per_step else "")
+
+
+def spent_by_word(totals: Totals, untold: Sequence[float]) -> dict[str, float]:
+    """Seconds of the chief, the first rank, since its `fit` began.
+
+    Args:
+        totals: Of all steps that ranks have told of.
+        untold: Seconds in each phase that the chief's clock has counted and not told. Of messages it is not known yet
+            how much is waiting: they are left out.
+    """
+    known = totals.phases[0] + np.array(untold)
+    for phase in _SHOWN["messages"]:
+        known[phase] = totals.phases[0, phase]
+    phases = {**_SHOWN, TRACING: (Phase.START,), VALIDATION: (Phase.VALIDATION,)}
+    by_word = {word: float(known[[*some]].sum()) for word, some in phases.items()}
+    by_word[WAITING] = float(totals.waited[0])
+    return {word: round(seconds, 6) for word, seconds in by_word.items() if seconds > 0}
 
 
 @dataclass(frozen=True)

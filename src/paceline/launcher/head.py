@@ -110,7 +110,7 @@ class Head:
                 code = self._exit_code_of(self._signal)
                 self._tell_all([report.stopped_text(self._signal, self._generation_number)])
             finally:
-                self._bus.emit(self._ledger.job_ended(code))
+                self._ledger.job_ended(code)
                 await gathering.close(code)
         return code
 
@@ -128,7 +128,8 @@ class Head:
             self._bus.subscribe(lifetimes.enter_context(JsonLines(path, self._say)))
         self._bus.subscribe(self._ledger)
         self._bus.subscribe(show)
-        self._bus.subscribe(lifetimes.enter_context(shown_live(self._job, self._job_id, self._say)))
+        live = shown_live(self._job, self._job_id, self._ledger.account, self._say)
+        self._bus.subscribe(lifetimes.enter_context(live))
 
     def _say(self, line: str) -> None:
         self._bus.emit(Notice((f"paceline: {line}",)))

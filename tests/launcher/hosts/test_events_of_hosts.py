@@ -25,7 +25,7 @@ Start = Callable[..., Job]
 def check(path: Path) -> None:
     lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
     kinds = [line["event"] for line in lines]
-    assert (kinds[0], kinds[-2:]) == ("JobBegan", ["GenerationEnded", "JobEnded"])
+    assert (kinds[0], kinds[-3:]) == ("JobBegan", ["GenerationEnded", "JobAccount", "JobEnded"])
     assert [(line["host"], line["num_workers"]) for line in lines if line["event"] == "HostJoined"] == [(HOST, 1)] * 2
     for rank in (0, 1):
         own = [line for line in lines if line.get("rank") == rank]

@@ -129,6 +129,11 @@ class Outcome:
         return Outcome(self.cause, tuple(ends))
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a failure ended it, and not its scripts, a user or a scheduler."""
+        return self.cause is not None and not isinstance(self.cause, Preemption | Interrupted)
+
+    @property
     def exit_code(self) -> int:
         """The exit code of the whole job: the first failure's."""
         match self.cause:

@@ -2,6 +2,7 @@
 
 from paceline.events.head_events import (
     HangFound,
+    JobAccount,
     JobEnded,
     LastWorkBegan,
     Notice,
@@ -13,6 +14,7 @@ from paceline.events.head_events import (
     StuckFound,
 )
 from paceline.events.worker_events import Event
+from paceline.launcher.generations.account import account_text
 from paceline.launcher.generations.names import ranks_text
 from paceline.launcher.generations.report import counted
 
@@ -42,6 +44,8 @@ def event_lines(event: Event) -> list[str]:
             text = _recovered_text(event)
         case Restarted(generation=generation, pause_seconds=seconds):
             text = f"generation {generation} begins{f' in {seconds:g} s' if seconds else ''}"
+        case JobAccount():
+            text = account_text(event)
         case JobEnded():
             text = _ended_text(event)
         case _:
@@ -51,7 +55,9 @@ def event_lines(event: Event) -> list[str]:
 
 def is_for_all_hosts(event: Event) -> bool:
     """Whether the users of other nodes (``--nnodes``) read it, too."""
-    return isinstance(event, Restarted | JobEnded) or (isinstance(event, Notice) and event.is_for_all_hosts)
+    if isinstance(event, Notice):
+        return event.is_for_all_hosts
+    return isinstance(event, Restarted | JobAccount | JobEnded)
 
 
 def _recovered_text(event: Recovered) -> str:

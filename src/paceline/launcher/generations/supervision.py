@@ -148,7 +148,7 @@ class Supervision:
                 output.end(time.monotonic())
         outcome = outcome.completed({rank: end.exit_code for rank, end in self._ends.items()})
         reason, step = "" if outcome.cause is None else cause_text(outcome.cause, self.names), self._generation.step
-        self._bus.emit(GenerationEnded(number, step, outcome.exit_code, reason))
+        self._bus.emit(GenerationEnded(number, step, outcome.exit_code, reason, outcome.has_failed))
         return outcome
 
     def witnesses(self) -> dict[int, Witness]:

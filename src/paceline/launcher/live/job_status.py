@@ -1,5 +1,6 @@
 """What `paceline status` tells of a job, as records. Values only; `paceline status --json` prints them as they are."""
 
+from paceline.events.head_events import JobAccount
 from paceline.events.worker_events import EpochEnded, SnapshotTaken, StepsTimed, StragglerFound
 from paceline.wire.codec import Record
 
@@ -63,3 +64,5 @@ class JobStatus(Record, frozen=True, kw_only=True):
     """Where the time of a step goes, as the chief said last."""
     straggler: StragglerFound | None
     """Whom the others wait for, as the chief said last in this `fit`."""
+    account: JobAccount | None = None
+    """Where the time of the job has gone so far."""

@@ -12,8 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from msgspec import structs
+
 from paceline.cluster.job_directory import job_directory
 from paceline.events.bus import Sink, guarded
+from paceline.events.head_events import JobAccount
 from paceline.events.worker_events import Event
 from paceline.launcher.job import JobDescription
 from paceline.launcher.live.job_state import JobState
@@ -23,12 +26,15 @@ from paceline.wire.codec import encode
 
 
 @contextmanager
-def shown_live(job: JobDescription, job_id: str, tell: Callable[[str], None]) -> Iterator[Sink]:
+def shown_live(
+    job: JobDescription, job_id: str, account: Callable[[], JobAccount], tell: Callable[[str], None]
+) -> Iterator[Sink]:
     """While this lasts, the job can be asked; nothing of it is reason to end the job.
 
     Args:
         job: The job.
         job_id: Its name.
+        account: Where its time has gone so far; called in a thread.
         tell: Called with a line for the user.
 
     Yields:
@@ -44,7 +50,7 @@ def shown_live(job: JobDescription, job_id: str, tell: Callable[[str], None]) ->
 
     def status() -> JobStatus:
         with lock:
-            return state.status(time.monotonic())
+            return structs.replace(state.status(time.monotonic()), account=account())
 
     port: AbstractContextManager[None] = nullcontext()
     if job.options.metrics_port is not None:
