@@ -278,3 +278,31 @@ def test_on_other_systems_one_sentence_says_where_paceline_runs(tmp_path: Path, 
             assert finished.stderr.startswith("paceline: Paceline runs on Linux")
             assert finished.stderr.endswith("[not-linux]\n")
             assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (("--tee", "3"), "torchrun, and none of paceline run: lines of all workers are on the terminal"),
+        (("--mixed_precision", "bf16"), "keras.config.set_dtype_policy"),
+        (("--timeline-filename=x",), "--observe FOLDER"),
+        (("--check-build",), "paceline doctor"),
+        (("-V",), "paceline --version"),
+        (("--nnodes", "1:2"), "stays the same while the job runs"),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else None,
+)
+def test_a_flag_that_paceline_has_not_is_refused_with_what_to_write(
+    run: CommandLine, words: tuple[str, ...], instead: str
+):
+    code, message = run.refused(*words, "train.py")
+    assert code == 2
+    assert words[0].partition("=")[0].replace("_", "-") in message
+    assert instead in message
+    assert message.endswith("[option]\n")
+
+
+def test_a_flag_that_nobody_has_stays_unknown(run: CommandLine):
+    code, message = run.refused("--no-such-thing", "train.py")
+    assert code == 2
+    assert "No such option: --no-such-thing" in message

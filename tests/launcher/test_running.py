@@ -7,7 +7,6 @@ import pytest
 
 from paceline.cluster.job_options import JobOptions
 from paceline.errors import ConfigurationError
-from paceline.launcher.existing_snapshots import seed_of
 from paceline.launcher.job import JobDescription
 from paceline.launcher.running import check
 
@@ -51,5 +50,5 @@ def test_snapshots_where_no_folder_can_be(tmp_path: Path, inside: str):
     (tmp_path / "file").write_text("")
     options = JobOptions(snapshot_dir=f"{tmp_path}/file{inside}", seed=3)
     job = JobDescription(command=("true",), num_workers=2, environment={}, options=options)
-    with pytest.raises(ConfigurationError, match=r"--snapshot-dir: .*file is a file \[option\]"):
-        seed_of(job, [])
+    with pytest.raises(ConfigurationError, match=r"--snapshot-dir: .*file is no folder\) \[option\]"):
+        check(job)

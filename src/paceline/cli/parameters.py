@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from paceline.cli.foreign_flags import instead_of
 from paceline.cluster.options import OPTIONS, Option
 from paceline.errors import EXIT_UNAVAILABLE, EXIT_USAGE
 
@@ -81,6 +82,24 @@ class GroupedCommand(TyperCommand):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+
+
+class RunCommand(GroupedCommand):
+    """`run`, which knows flags of other launchers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments of the script.
+
+        Raises:
+            Exit: a flag is another launcher's; the line says what to write.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as fault:  # typer has no public name for that of an unknown option
+            line = instead_of(getattr(fault, "option_name", ""))
+            if line is None:
+                raise
+            refuse(line)
 
 
 def refuse(message: str) -> NoReturn:

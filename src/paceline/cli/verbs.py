@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from paceline.cli.parameters import GroupedCommand
+from paceline.cli.parameters import GroupedCommand, RunCommand
 from paceline.cli.run import run
 
 
@@ -111,7 +111,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _with_dashes},
 )
 # Everything from the script on is the script's, also what looks like an option of ours.
-app.command("run", cls=GroupedCommand, context_settings={"allow_interspersed_args": False})(run)
+app.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False})(run)
 app.command("version", epilog="Try: paceline version")(_version)
 
 
@@ -125,7 +125,7 @@ def _version_alone(wanted: bool) -> None:
 def _options(
     only_version: Annotated[
         bool,
-        typer.Option("--version", callback=_version_alone, is_eager=True, help="Show the version and exit."),
+        typer.Option("--version", "-V", callback=_version_alone, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """What comes before the verb."""

@@ -61,6 +61,11 @@ class JobOptions(OptionTable):
         "line and variables override the file; --no-verbose turns off a flag that the file sets.",
         metavar="FILE",
     )
+    dry_run: bool = option(
+        False,
+        "Check the job, print what would be started (processes, cores, memory, options, command), and start nothing.",
+        rendered=False,
+    )
     env: tuple[str, ...] = option(
         (),
         "An environment variable for the workers on all hosts; repeat for more. PACELINE_*, TF_*, KERAS_*, UCX_*, "
@@ -201,7 +206,7 @@ class JobOptions(OptionTable):
         "Slurm step and in a Kubernetes Indexed Job.",
         metavar="N",
         spellings=("--num-machines",),
-        check=_FROM_1,
+        check=Range("a number from 1 on, which stays the same while the job runs", "2", lowest=1),
     )
     node_rank: int | None = _of_hosts(
         None, "The number of this host, from 0.", metavar="K", spellings=("--machine-rank",), rendered=False

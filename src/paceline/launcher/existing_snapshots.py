@@ -1,10 +1,8 @@
 """What the launcher reads from existing snapshots: the seed of a job that resumes, and where a new run would resume."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from paceline.cluster.job_options import MAX_SEED
 from paceline.errors import ConfigurationError
@@ -20,7 +18,6 @@ _PREEMPTED_SEARCH_SECONDS = 2.0
 
 def seed_of(job: JobDescription, facts: Iterable[HostFacts]) -> int:
     """The seed of a job: the user's; else that of the snapshots, from the first host that can read them; else random.
-    Where there can be no snapshots at all, the job is refused.
 
     Reads from the store, which may be slow.
 
@@ -29,10 +26,8 @@ def seed_of(job: JobDescription, facts: Iterable[HostFacts]) -> int:
         facts: The facts of its hosts.
 
     Raises:
-        ConfigurationError: see `kept_seed`; or the place for snapshots is no folder.
+        ConfigurationError: see `kept_seed`.
     """
-    if job.options.snapshot_dir is not None and not job.hosts:
-        refuse_file(job.options.snapshot_dir)
     if job.options.seed is not None:
         return job.options.seed
     seeds = [one.kept_seed for one in facts]
@@ -61,23 +56,6 @@ def kept_seed(directory: str) -> int | None:
         if isinstance(seed, int) and 0 <= seed <= MAX_SEED:
             return seed
     return None
-
-
-def refuse_file(directory: str) -> None:
-    """Refuses a place for snapshots in which no folder can be: each rank would, after its import of TensorFlow.
-
-    Raises:
-        ConfigurationError: a file is there, or on the way there.
-    """
-    if "://" in directory:
-        return
-    with contextlib.suppress(PermissionError):  # it may be another user's, whose workers see more
-        there = next((path for path in (Path(directory), *Path(directory).parents) if path.exists()), None)
-        if there is not None and not there.is_dir():
-            raise ConfigurationError(
-                f"--snapshot-dir: received {directory!r}; expected a folder, which is there or can be made, but "
-                f"{there} is a file [option]"
-            )
 
 
 def newest_snapshot(directory: str) -> str:

@@ -4,12 +4,14 @@ check ─► guard ─► import of the rest, while the guard gets ready ─► 
 """
 
 import os
+import sys
 
 from paceline.cluster import environment
 from paceline.cluster.keras_backend import check_keras_backend
 from paceline.errors import ConfigurationError
 from paceline.launcher.job import JobDescription
 from paceline.launcher.open_files import check_open_files
+from paceline.launcher.preflight import doubts, refuse_impossible
 from paceline.launcher.workers.guard_line import GuardLine, guarded
 
 
@@ -23,6 +25,12 @@ def run(job: JobDescription) -> int:
         OSError: the system cannot start the processes; none is left.
     """
     check(job)
+    if job.options.dry_run:
+        from paceline.launcher.dry_run import dry_run_text
+
+        _tell_doubts(job)
+        print(dry_run_text(job))
+        return 0
     if job.nodes is not None and job.nodes.node_rank > 0:
         from paceline.launcher.hosts.node import run_node  # only a node needs it
 
@@ -32,7 +40,13 @@ def run(job: JobDescription) -> int:
         return _run_head(job, job_id, guard)
 
 
+def _tell_doubts(job: JobDescription) -> None:
+    for line in doubts(job, job.environment):
+        print(f"paceline: {line}", file=sys.stderr)
+
+
 def _run_head(job: JobDescription, job_id: str, guard: GuardLine) -> int:
+    _tell_doubts(job)
     import asyncio  # here, and the head, because they take longer to load than the guard takes to start
 
     from paceline.launcher.head import Head
@@ -54,7 +68,8 @@ def check(job: JobDescription) -> None:
 
         read_tf_config(job.environment)  # a broken one is refused, although it will be replaced
     check_keras_backend(job.environment)
-    if job.options.log_dir is not None:
+    refuse_impossible(job)
+    if job.options.log_dir is not None and not job.options.dry_run:
         try:
             job.options.log_dir.mkdir(parents=True, exist_ok=True)
         except OSError as fault:

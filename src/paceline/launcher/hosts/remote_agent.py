@@ -20,7 +20,7 @@ from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.errors import EXIT_UNAVAILABLE, ConfigurationError
 from paceline.launcher.event_loop import Result, in_background, interrupts
-from paceline.launcher.existing_snapshots import kept_seed, refuse_file
+from paceline.launcher.existing_snapshots import kept_seed
 from paceline.launcher.hosts.host_agent import HostAgent
 from paceline.launcher.hosts.host_facts import comparable_facts
 from paceline.launcher.hosts.interfaces import address_of_ssh, own_interfaces
@@ -29,6 +29,7 @@ from paceline.launcher.hosts.ssh_line import PREAMBLE
 from paceline.launcher.hosts.ways import guarded_crew
 from paceline.launcher.job import JobDescription, Program
 from paceline.launcher.open_files import check_open_files
+from paceline.launcher.preflight import refuse_snapshots_in
 from paceline.launcher.workers.address_check import Probe
 from paceline.rendezvous.agent_messages import Assignment, Here, HostFacts, Interface, Message, Unfit
 from paceline.rendezvous.connection import Connection
@@ -79,7 +80,7 @@ def _facts_of(job: JobDescription, interfaces: tuple[Interface, ...], probe_port
     directory = job.options.snapshot_dir
     if directory is None:
         return facts
-    refuse_file(directory)
+    refuse_snapshots_in(directory)
     return replace(facts, kept_seed=kept_seed(directory))  # the head's own machine may not see it
 
 

@@ -25,9 +25,14 @@ class Gpu:
     """``MIG-…`` of each MIG instance, perhaps of none; None: the GPU is not in MIG mode."""
 
 
+def may_have_gpus() -> bool:
+    """Whether NVIDIA's driver is here: without it there is no GPU for TensorFlow."""
+    return any(file.exists() for file in _DRIVER_FILES)
+
+
 def read_gpus() -> tuple[Gpu, ...] | None:
     """The GPUs, in the order of NVML; None: NVML does not answer, or the package ``nvidia-ml-py`` is not installed."""
-    if not any(file.exists() for file in _DRIVER_FILES):
+    if not may_have_gpus():
         return None  # the import below takes 50 ms, which a host without GPUs need not wait for
     try:
         import pynvml  # of the extra `gpu`
