@@ -14,7 +14,9 @@ import numpy as np
 import tensorflow as tf
 from keras.src.legacy.saving import legacy_h5_format
 from keras.src.losses import loss as loss_module
+from keras.src.saving import saving_api
 from keras.src.utils import file_utils, io_utils
+from tensorflow.python.saved_model import save as saved_model_module
 
 X = np.linspace(-1.0, 1.0, 32, dtype=np.float32).reshape(8, 4)
 Y = X.sum(1, keepdims=True)
@@ -120,10 +122,10 @@ def saved() -> Any:
     model.load_weights("model.weights.h5")
     keras.src.saving.saving_lib.save_weights_only(model, "only.weights.h5")
     model.export("exported", verbose=False)
-    tf.saved_model.save(tf.Module(), "module")
+    saved_model_module.save(tf.Module(), "module")
     legacy_h5_format.save_model_to_hdf5(model, "legacy.h5")
     loaded = tf.saved_model.load("exported")
-    return [_values(keras.saving.load_model(f"model.{kind}", compile=False)) for kind in ("keras", "h5")], loaded.serve(
+    return [_values(saving_api.load_model(f"model.{kind}", compile=False)) for kind in ("keras", "h5")], loaded.serve(
         X
     ).numpy().tolist()
 
@@ -148,7 +150,7 @@ def checkpointed() -> Any:
 def downloaded() -> Any:
     Path("origin.txt").write_text("rows")
     with contextlib.redirect_stdout(io.StringIO()):  # a progress bar
-        path = file_utils.get_file("copy.txt", Path("origin.txt").absolute().as_uri(), cache_dir="cache")
+        path = file_utils.get_file("copy.txt", Path("origin.txt").absolute().as_uri(), cache_dir=".")
     with file_utils.File("written.txt", "w") as file:
         file.write("rows")
     return Path(path).read_text(), Path("written.txt").read_text()

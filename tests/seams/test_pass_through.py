@@ -12,7 +12,31 @@ pytestmark = pytest.mark.processes
 
 SCRIPT = Path(__file__).with_name("pass_through.py")
 
-NOT_CALLED: dict[str, str] = {}
+_STAGES = (
+    "ParallelBatchDataset",
+    "ParallelFilterDataset",
+    "ParallelInterleaveDatasetV3",
+    "ParallelInterleaveDatasetV4",
+)
+_FALLBACKS = (
+    "parallel_batch_dataset",
+    "parallel_filter_dataset",
+    "parallel_interleave_dataset_v3",
+    "parallel_interleave_dataset_v4",
+    "parallel_map_dataset_v2",
+)
+_OPERATIONS, _EXPERIMENTAL = "ops.gen_dataset_ops", "ops.gen_experimental_dataset_ops"
+_RAW, _SLOW = "only tf.raw_ops calls it", "TensorFlow calls it where its fast way to an eager operation fails"
+
+NOT_CALLED: dict[str, str] = {
+    **{f"{_OPERATIONS}.{name}": _RAW for name in (*_STAGES, "ParallelMapDatasetV2")},
+    **{f"{_OPERATIONS}.{name}_eager_fallback": _SLOW for name in _FALLBACKS},
+    f"{_OPERATIONS}.parallel_filter_dataset": "no dataset of TensorFlow's makes it",
+    f"{_OPERATIONS}.parallel_interleave_dataset_v3": "datasets make the fourth version",
+    f"{_EXPERIMENTAL}.LegacyParallelInterleaveDatasetV2": _RAW,
+    f"{_EXPERIMENTAL}.ParseExampleDatasetV2": _RAW,
+    f"{_EXPERIMENTAL}.legacy_parallel_interleave_dataset_v2_eager_fallback": _SLOW,
+}
 """By attribute: why no call of `calls.py` reaches it."""
 
 
