@@ -14,7 +14,7 @@ import pytest
 
 from parity_runs import Runs
 from ports import HoldPorts, held_ports
-from seconds import table
+from seconds import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  # hooks
 from worlds import Worlds, lasting
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -66,15 +66,6 @@ def hold_ports() -> Iterator[HoldPorts]:
     """Gives ports on which nobody listens, and that nobody else is given while the test lasts."""
     with contextlib.ExitStack() as held:
         yield lambda count: held.enter_context(held_ports(count))
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What each folder and the slowest files have cost, over all processes of the run."""
-    reports = [one for some in terminalreporter.stats.values() for one in some if hasattr(one, "duration")]
-    if len({one.nodeid.partition("::")[0] for one in reports}) > 1:
-        terminalreporter.section("seconds by folder, and of the slowest files")
-        for line in table((one.nodeid, one.duration) for one in reports):
-            terminalreporter.line(line)
 
 
 def _environment() -> dict[str, str]:

@@ -83,4 +83,5 @@ def test_worlds_of_one_rank_are_refused(variables: dict[str, str], tmp_path: Pat
     assert "started 4 processes" in ended.output
     assert "reports rank 0 of 1" in ended.output
     assert "mpiexec" in ended.output
+    assert "[mpi-world]" in ended.output
     assert "Traceback" not in ended.output

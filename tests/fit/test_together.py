@@ -200,13 +200,6 @@ def test_ranks_that_run_different_jobs_are_told_both_values(
 
 
 @pytest.mark.parametrize("size", ON_TWO)
-def test_a_batch_that_leaves_ranks_without_rows_is_refused_with_the_right_number(results: Results, size: int) -> None:
-    message = _same_on_all(results, size, "a_batch_smaller_than_the_world")
-    assert message.startswith(f"ValueError: a batch of 1 rows is too small for {size} replicas")
-    assert f"at least {size}" in message
-
-
-@pytest.mark.parametrize("size", ON_TWO)
 def test_batches_whose_first_axis_is_not_that_of_rows_are_trained_as_by_one_worker(results: Results, size: int) -> None:
     """Each rank took half of the pairs, and failed inside the user's step. Elements without rows are still refused."""
     for found in results.of_ranks(size, "batches_without_an_axis_of_rows"):

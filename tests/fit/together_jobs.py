@@ -592,11 +592,6 @@ def other_epochs_on_the_last_rank() -> Any:
 
 
 @case
-def a_batch_smaller_than_the_world() -> Any:
-    return error_of(lambda: model_of().fit(batches(batch=1), verbose=0))
-
-
-@case
 def more_steps_than_the_data_has() -> Any:
     x, y = table()
 

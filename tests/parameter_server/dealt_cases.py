@@ -16,7 +16,6 @@ import tensorflow as tf
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
 from blocking_layer import ENDLESS, Blocking, Trap
-from servers_in_process import EARLY_DATA
 from servers_in_process import strategy as strategy_of
 
 from paceline.cluster.spec import Address, ClusterSpec
@@ -253,33 +252,17 @@ def refused() -> Any:
     """What wrong uses are told, by name."""
     x, y = data(32)
     endless = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(8)
-    model, eager = model_of(), model_of(run_eagerly=True)
-    outside = keras.Sequential(layers())
-    outside.compile("sgd", "mse")
+    model = model_of()
     dense = keras.layers.Dense(1)
     dense.build((None, WIDTH))
     with model.distribute_strategy.scope():
         parts_outside = keras.Sequential([keras.Input((WIDTH,)), dense])
         parts_outside.compile("sgd", "mse")
-        python = keras.Sequential(
-            [
-                keras.Input((WIDTH,)),
-                keras.layers.Lambda(doubled, output_shape=(WIDTH,), name="calling"),
-                keras.layers.Dense(1),
-            ]
-        )
-        python.compile("sgd", "mse")
     return {
-        "endless": fault_of(lambda: model.fit(endless, verbose=0)),
         "endless validation": fault_of(lambda: model.fit(x, y, validation_data=endless, verbose=0)),
         "endless evaluation": fault_of(lambda: model.evaluate(endless, verbose=0)),
         "function": fault_of(lambda: model.fit(lambda: endless, verbose=0)),
-        "early data": fault_of(lambda: model.evaluate(EARLY_DATA, verbose=0)),
-        "no dataset": fault_of(lambda: model.fit(lambda: 3, steps_per_epoch=2, verbose=0)),
-        "eager": fault_of(lambda: eager.fit(x, y, verbose=0)),
-        "outside": fault_of(lambda: outside.fit(x, y, verbose=0)),
         "parts outside": fault_of(lambda: parts_outside.fit(x, y, verbose=0)),
-        "python": fault_of(lambda: python.fit(x, y, verbose=0)),
         "python in data": fault_of(
             lambda: model.fit(
                 lambda: endless.map(lambda x, y: (tf.numpy_function(np.abs, [x], tf.float32), y)),
@@ -288,12 +271,6 @@ def refused() -> Any:
             )
         ),
     }
-
-
-def doubled(x: Any) -> Any:
-    result = tf.py_function(lambda one: one * 2, [x], tf.float32)
-    result.set_shape(x.shape)
-    return result
 
 
 def callbacks(folder: str) -> Any:

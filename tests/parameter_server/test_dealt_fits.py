@@ -62,18 +62,13 @@ def test_the_first_step_of_an_epoch_does_not_run_alone(worlds: Worlds) -> None:
 
 @pytest.mark.processes
 def test_what_no_worker_can_do_is_refused(worlds: Worlds) -> None:
+    """Besides what `tests/refusals/` has."""
     told = worlds.with_servers.run(CASES, "refused").same
     for name, (words, code) in {
-        "endless": ("set steps_per_epoch", "endless-data"),
         "endless validation": ("set validation_steps", "endless-data"),
         "endless evaluation": ("set steps=", "endless-data"),
         "function": ("set steps_per_epoch", "endless-data"),
-        "early data": ("x is a dataset that was made before", "before-strategy"),
-        "no dataset": ("returned int", "dataset-function"),
-        "eager": ("run_eagerly=True", "eager-step"),
-        "outside": ("the model was made outside", "outside-scope"),
         "parts outside": ("kernel' were made outside", "outside-scope"),
-        "python": ("the layer 'calling' calls Python", "python-in-step"),
         "python in data": ("the function in place of data calls Python", "python-in-step"),
     }.items():
         assert told[name].startswith("ValueError: "), name

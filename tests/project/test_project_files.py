@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seconds import budgets
+
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted(
     path
@@ -108,3 +110,28 @@ def test_the_address_of_the_project_has_one_spelling() -> None:
     (home,) = {match for url in urls.values() for match in URL.findall(url)}
     for path in (*PAGES, *(REPOSITORY / ".github").rglob("*.yml")):
         assert set(URL.findall(path.read_text(encoding="utf-8"))) <= {home}
+
+
+def test_each_folder_of_tests_has_a_budget() -> None:
+    folders = {
+        f"tests/{path.relative_to(REPOSITORY / 'tests').parts[0]}" for path in REPOSITORY.glob("tests/*/**/test_*.py")
+    }
+    assert budgets(read("tests/budgets.txt")).keys() == folders
+
+
+@pytest.mark.parametrize(("of_ci", "code"), [({"CI": "true"}, 1), ({}, 0)])
+def test_a_folder_above_its_budget_fails_in_ci_only(of_ci: dict[str, str], code: int, tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    (tests / "slow").mkdir(parents=True)
+    (tests / "seconds.py").write_text(read("tests/seconds.py"))
+    (tests / "conftest.py").write_text("from seconds import pytest_sessionfinish, pytest_terminal_summary\n")
+    (tests / "budgets.txt").write_text("0.0 s  tests/slow\n")
+    for name in ("test_a.py", "test_b.py"):
+        (tests / "slow" / name).write_text("def test_nothing() -> None: pass\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests"]
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment | of_ci, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert "above its budget of 0 s" in ended.stdout

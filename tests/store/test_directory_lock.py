@@ -42,7 +42,9 @@ def begin(run: Path, writer: Writer) -> None:
 def test_a_second_job_is_told_who_is_there(tmp_path: Path):
     with (
         SnapshotStore(tmp_path, writer=FIRST).hold(),
-        pytest.raises(ConfigurationError, match=r"another job writes.*job-a.*directory of its own"),
+        pytest.raises(
+            ConfigurationError, match=r"another job writes.*job-a.*directory of its own.*\[snapshot-locked\]"
+        ),
         SnapshotStore(tmp_path, writer=OTHER).hold(wait_seconds=0),
     ):
         pass

@@ -76,14 +76,6 @@ def custom_loop(num_steps: str) -> Any:
     return before, loss_of_all(), [float(loss.fetch()) for loss in losses], float(mean.result())
 
 
-def no_cluster() -> Any:
-    try:
-        paceline.ParameterServerStrategy()
-    except ConfigurationError as fault:
-        return str(fault)
-    return None
-
-
 def options_kept() -> Any:
     strategy = strategy_of(max_staleness=3, lazy_rows=True)
     try:

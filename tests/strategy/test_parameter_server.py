@@ -11,14 +11,6 @@ CASES = Path(__file__).with_name("parameter_server_cases.py")
 
 
 @pytest.mark.processes
-def test_without_a_cluster_the_fix_is_told(worlds: Worlds) -> None:
-    message = worlds.not_launched.run(CASES, "no_cluster").same
-    assert "needs a chief, at least one worker and at least one parameter server" in message
-    assert "paceline run --workers 2 --ps 1" in message
-    assert message.endswith("[no-servers]")
-
-
-@pytest.mark.processes
 def test_variables_go_round_the_servers_and_slots_lie_beside_them(worlds: Worlds) -> None:
     weights, slots = worlds.with_servers.run(CASES, "round_robin").same
     assert sorted(weights) == [0, 0, 1, 1]

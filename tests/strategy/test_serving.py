@@ -116,7 +116,10 @@ def test_the_chief_names_a_parameter_server_that_is_lost(cluster: Cluster):
     cluster.programs.pop("ps 0").kill()
     ended = {name: program.ended(LIMIT_SECONDS) for name, program in cluster.programs.items()}
     assert {name: one.code for name, one in ended.items()} == {"worker 0": 1, "chief 0": 1}, ended
-    assert re.search(r"paceline: lost with its variables: ps 0 at 127.0.0.1:\d+\. Start all", ended["chief 0"].output)
+    assert re.search(
+        r"paceline: lost with its variables: ps 0 at 127.0.0.1:\d+\. Start all.*\[server-lost\]",
+        ended["chief 0"].output,
+    )
 
 
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.proof), signal.SIGINT])

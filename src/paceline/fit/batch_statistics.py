@@ -11,9 +11,8 @@ A step that is not divided has one group of rows: the numbers of plain Keras.
 """
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -25,6 +24,7 @@ from paceline.spmd.compat import implemented_by
 from paceline.spmd.rules.own_rows import NAME, sum_over_own_rows
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.compat import get_default_graph
+from paceline.strategy.per_thread import PerThread
 
 _LOGGER = logging.getLogger("paceline")
 
@@ -90,29 +90,20 @@ def _can_be_divided(layer: Any, inputs: Any, mask: Any) -> bool:
 
 def _is_wanted() -> bool:
     """Whether a micro-batch is traced, or what may be divided in a job with `--batch-statistics local`."""
-    if _traced.by_own_rows:
+    if _of_micro_batch.value:
         return True
     if tf.executing_eagerly() or current_world().batch_statistics != "local":
         return False
     return is_as_one_worker() or own_loops.run_alike()
 
 
-class _Traced(threading.local):
-    by_own_rows = False
-    """Whether this thread traces for micro-batches."""
+_of_micro_batch = PerThread(False)
+"""Whether this thread traces for micro-batches."""
 
 
-_traced = _Traced()
-
-
-@contextmanager
-def by_own_rows() -> Iterator[None]:
+def by_own_rows() -> AbstractContextManager[None]:
     """While this lasts, what is traced normalizes by own rows, whatever the option: a micro-batch has no others."""
-    before, _traced.by_own_rows = _traced.by_own_rows, True
-    try:
-        yield
-    finally:
-        _traced.by_own_rows = before
+    return _of_micro_batch.replaced(True)
 
 
 def _note(layer: Any) -> None:

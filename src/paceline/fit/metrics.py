@@ -9,7 +9,6 @@ collective, as reading a metric is in `tf.distribute`.
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,13 +22,17 @@ from paceline.fit.replica import current_replica
 from paceline.fit.replica_loops.losses import within_a_metric
 from paceline.strategy.base import SynchronousStrategy
 from paceline.strategy.graph_collectives import as_written
+from paceline.strategy.per_thread import PerThread
 from paceline.strategy.replica_context import PacelineReplicaContext
 
 Function = Callable[..., Any]
 
 _COMBINED = "_paceline_is_combined"
 
-_thread = threading.local()
+_reads_own = PerThread(False)
+"""Whether metrics are read as they are here."""
+_reads_totals = PerThread(False)
+"""Whether the totals over ranks are being read."""
 _readers: "WeakKeyDictionary[Any, Callable[[Sequence[Any]], list[Any]]]" = WeakKeyDictionary()
 """How a metric is read outside of steps: from its variables to their totals. Collective."""
 
@@ -123,11 +126,8 @@ def combined_in_model(keras_get: Function) -> Function:
 @contextlib.contextmanager
 def read_as_they_are() -> Iterator[None]:
     """While this lasts, metrics are read as they are here; as where a model is built, and they have no numbers yet."""
-    _thread.reads_own = True
-    try:
+    with _reads_own.replaced(True):
         yield
-    finally:
-        _thread.reads_own = False
 
 
 @contextlib.contextmanager
@@ -135,7 +135,7 @@ def _totals_of(variables: Sequence[Any], reader: Callable[[Sequence[Any]], list[
     """While this lasts, reading `variables` gives their totals over ranks. Collective, unless it already lasts."""
     replica = current_replica()
     alone = replica is None and reader is None
-    if alone or getattr(_thread, "reads_totals", False) or getattr(_thread, "reads_own", False) or not variables:
+    if alone or _reads_totals.value or _reads_own.value or not variables:
         yield
         return
     if replica is not None:
@@ -143,12 +143,9 @@ def _totals_of(variables: Sequence[Any], reader: Callable[[Sequence[Any]], list[
     else:
         assert reader is not None
         totals = reader(variables)
-    _thread.reads_totals = True
-    try:
-        with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
-            yield
-    finally:
-        _thread.reads_totals = False
+    known = keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True)))
+    with _reads_totals.replaced(True), known:
+        yield
 
 
 def _totals_in_step(variables: Sequence[Any], replica: PacelineReplicaContext) -> list[Any]:

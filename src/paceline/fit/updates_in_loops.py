@@ -8,7 +8,6 @@ weights, no loops on this machine) the step is Keras's own.
 
 import functools
 import math
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from paceline.spmd.rules.effects import has_seed
 from paceline.strategy import compat
 from paceline.strategy.fused_updates import fused_updates
 from paceline.strategy.graph_collectives import as_written
+from paceline.strategy.per_thread import PerThread
 
 Function = Callable[..., Any]
 
@@ -39,12 +39,8 @@ class _Step:
     updates: list[Any]
 
 
-class _Here(threading.local):
-    step: _Step | None = None
-    """Which this thread traces."""
-
-
-_here = _Here()
+_traced = PerThread[_Step | None](None)
+"""The step that this thread traces."""
 
 
 def with_loops(model: Any, step_function: Function) -> Function:
@@ -62,11 +58,8 @@ def with_loops(model: Any, step_function: Function) -> Function:
     def step(data: Any) -> Any:
         if tf.executing_eagerly():
             return step_function(data)
-        before, _here.step = _here.step, _Step(compat.get_default_graph(), updates)
-        try:
+        with _traced.replaced(_Step(compat.get_default_graph(), updates)):
             return step_function(data)
-        finally:
-            _here.step = before
 
     return as_written(functools.wraps(step_function)(step))
 
@@ -76,7 +69,8 @@ def are_traced() -> bool:
 
     Such a function may run where no Python can.
     """
-    return _here.step is not None and compat.get_default_graph() is _here.step.graph
+    step = _traced.value
+    return step is not None and compat.get_default_graph() is step.graph
 
 
 def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, apply: Function) -> Any:
@@ -93,7 +87,8 @@ def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, a
     Returns:
         What `apply` returns.
     """
-    assert _here.step is not None
+    step = _traced.value
+    assert step is not None
     runner = fused_updates(tells=True)
     sizes = [math.prod(one.shape) for one in variables or optimizer._trainable_variables]
     if runner is None or max(sizes, default=0) < runner.least_entries:
@@ -115,7 +110,7 @@ def applied(optimizer: Any, gradients: list[Any], variables: list[Any] | None, a
         return apply(optimizer, gradients, variables)
     nothing = tf.constant(0, tf.int64)
     partitioner.parts(traced, [R] * len(given), (nothing, nothing, nothing), given)
-    _here.step.updates.append(traced)
+    step.updates.append(traced)
     return returned[0]
 
 

@@ -1,12 +1,12 @@
 """What is known of the batch that the next step takes, before it is divided over ranks: what one worker would get."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
+
+from paceline.strategy.per_thread import PerThread
 
 
 @dataclass(frozen=True)
@@ -56,29 +56,19 @@ def _first_size(spec: Any) -> int | None:
     return size
 
 
-class _Here(threading.local):
-    coming = WholeBatch()
-
-
-_here = _Here()
+_coming = PerThread(WholeBatch())
 
 
 def coming_batch() -> WholeBatch:
     """The batch that the step takes which comes next in this thread."""
-    return _here.coming
+    return _coming.value
 
 
 def expect(batch: WholeBatch) -> None:
     """The next step in this thread takes such a batch."""
-    _here.coming = batch
+    _coming.value = batch
 
 
-@contextmanager
-def expected(batch: WholeBatch) -> Iterator[None]:
+def expected(batch: WholeBatch) -> AbstractContextManager[None]:
     """While this lasts, steps take such a batch; then what was expected before."""
-    before = _here.coming
-    _here.coming = batch
-    try:
-        yield
-    finally:
-        _here.coming = before
+    return _coming.replaced(batch)

@@ -12,7 +12,6 @@ Layers only: metrics, optimizers and seed generators make their variables by oth
 """
 
 import contextlib
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -22,28 +21,18 @@ import keras
 import tensorflow as tf
 
 from paceline.pipeline import compat
+from paceline.strategy.per_thread import PerThread
 
 Function = Callable[..., Any]
 
 
-class _Making(threading.local):
-    """How this thread makes variables."""
-
-    defers = False
-    """Variables are made without values: a layer makes a weight in the scope of a `PipelineStrategy`."""
+_defers = PerThread(False)
+"""Whether this thread makes variables without values: a layer makes a weight in the scope of a `PipelineStrategy`."""
 
 
-_making = _Making()
-
-
-@contextlib.contextmanager
-def without_values() -> Iterator[None]:
+def without_values() -> contextlib.AbstractContextManager[None]:
     """While this lasts, this thread makes variables without values, and gives none to those that have none."""
-    before, _making.defers = _making.defers, True
-    try:
-        yield
-    finally:
-        _making.defers = before
+    return _defers.replaced(True)
 
 
 @contextlib.contextmanager
@@ -61,7 +50,7 @@ def initialized(keras_initialize: Function) -> Function:
     """Keras's `Variable._initialize_with_initializer`, which leaves a layer's variable for later."""
 
     def _initialize_with_initializer(self: Any, initializer: Function) -> None:
-        if _making.defers and _draws_alike_at_any_time(initializer):
+        if _defers.value and _draws_alike_at_any_time(initializer):
             self._initializer, self._value = _Later(self, initializer), None
         else:
             keras_initialize(self, initializer)
@@ -74,7 +63,7 @@ def assigned(keras_assign: Function) -> Function:
 
     def _direct_assign(self: Any, value: Any) -> None:
         if self._value is None:
-            if is_elsewhere(self) or _making.defers:
+            if is_elsewhere(self) or _defers.value:
                 return  # all ranks run the same script
             give_values([self])
         keras_assign(self, value)
@@ -200,7 +189,7 @@ class _Elsewhere:
     def __call__(self, shape: Any, dtype: Any = None) -> Any:
         if compat.in_symbolic_scope():
             return tf.zeros(shape, dtype)
-        if _making.defers:  # an optimizer makes a slot without a value, and looks where this variable is
+        if _defers.value:  # an optimizer makes a slot without a value, and looks where this variable is
             return types.SimpleNamespace(_unique_id=self._path)
         raise RuntimeError(
             f"the variable {self._path!r} is on stage {self.stage} of the pipeline, but this process is rank "

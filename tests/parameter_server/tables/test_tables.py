@@ -117,14 +117,9 @@ def test_lazy_rows_change_only_what_was_looked_up(worlds: Worlds) -> None:
 
 
 @pytest.mark.processes
-def test_what_is_refused(worlds: Worlds) -> None:
-    table, kernel, with_lora, ema = worlds.with_servers.run(CASES, "refusals").same
-    assert "wants 4 shards of embedding" in table
-    assert "which has 3 rows: take at most 3 shards" in table
-    assert table.endswith("[shards]")
-    assert (kernel, with_lora) == ("", "")  # other weights than the table get no more shards than rows
-    assert "use_ema averages all rows" in ema
-    assert "[lazy-rows]" in ema
+def test_weights_of_fewer_rows_than_shards_get_a_shard_for_each_row(worlds: Worlds) -> None:
+    """Other weights than tables; of a table this is refused."""
+    worlds.with_servers.run(CASES, "fewer_rows_than_shards")
 
 
 @pytest.mark.processes
