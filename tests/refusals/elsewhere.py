@@ -36,6 +36,8 @@ TESTED_BY: dict[str, tuple[str, str]] = {
     "worker-left": ("a worker that ends before the others", "launcher/test_departures.py"),
     # Lines of a log: nothing is refused, or the job goes on without what is.
     "batch-statistics": ("a line of a job with an option", "fit/test_batch_statistics.py"),
+    "crowded": ("a line before the job starts", "launcher/test_preflight.py"),
+    "unknown-variable": ("a line before the job starts", "launcher/test_preflight.py"),
     "event-sink": ("a line on a function that raised", "events/test_bus.py"),
     "events-file": ("a line on a file of the head", "events/test_json_lines.py"),
     "job-directory": ("a folder of another user", "launcher/live/test_status_socket.py"),
