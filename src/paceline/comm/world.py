@@ -179,6 +179,27 @@ class World:
         self.communication = communication
         self._over = over
 
+    def stand_in(self, size: int) -> None:
+        """From now on the job has `size` ranks, for whom those that are there stand in (`stand_ins.py`): to predict it.
+
+        Every rank calls this alike, before TensorFlow is imported.
+
+        Raises:
+            RuntimeError: the group has been formed.
+        """
+        if self.formed:
+            raise RuntimeError("the ranks already communicate, too late to stand in for others. [communication]")
+        connect = self._connect
+
+        def connect_present() -> "Group":
+            from paceline.comm.stand_ins import StandInGroup  # NumPy, as `Axes._group`
+
+            return StandInGroup(connect(), size)
+
+        self.identity = replace(self.identity, world_size=size)
+        self._connect = connect_present
+        self._axes = Axes(self.rank, size, self._form, lambda: self.tell(Joined()))
+
     @property
     def formed(self) -> bool:
         """Whether the group of all ranks has been formed."""
