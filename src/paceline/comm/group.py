@@ -108,7 +108,7 @@ class Group(ABC):
 
     @property
     def num_present(self) -> int:
-        """How many of them have a process, the first ones: all, but in a prediction (`stand_ins.py`). Not collective."""
+        """How many of them have a process, the first ones: all, except among stand-ins. Not collective."""
         return self.size
 
     @abstractmethod

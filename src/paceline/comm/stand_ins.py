@@ -90,6 +90,7 @@ class StandInGroup(Group):
         Raises:
             ConfigurationError: always.
         """
+        del array, to, tag
         raise _refusal()
 
     def recv(self, shape: Sequence[int], dtype: npt.DTypeLike, source: int, tag: int = 0) -> Request[Array]:
@@ -98,6 +99,7 @@ class StandInGroup(Group):
         Raises:
             ConfigurationError: always.
         """
+        del shape, dtype, source, tag
         raise _refusal()
 
     def split(self, colour: int | None, key: int = 0) -> Group | None:
@@ -106,6 +108,7 @@ class StandInGroup(Group):
         Raises:
             ConfigurationError: always.
         """
+        del colour, key
         raise _refusal()
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ _MANY_EPOCHS = 1_000_000_000
 
 _PHASES = {
     "input": [Phase.INPUT],
-    "count": [Phase.COUNT],
+    "first_message": [Phase.COUNT],
     "compute": [Phase.COMPUTE, Phase.WHOLE],
     "messages": [Phase.MESSAGES],
     "update": [Phase.UPDATE],

@@ -9,17 +9,17 @@ class Parts(NamedTuple):
 
     input: float
     """Waits for its batch."""
-    count: float
+    first_message: float
     """In the message with which a step begins."""
     compute: float
     messages: float
-    """In its other messages."""
+    """In the other ones."""
     update: float
     between: float
     """Keras's own loop, between two steps."""
 
     @property
-    def before_count(self) -> float:
+    def before_messages(self) -> float:
         """From the last message of a step to the first one of the next."""
         return self.input + self.update + self.between
 
