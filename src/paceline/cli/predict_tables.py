@@ -9,7 +9,7 @@ from paceline.plan.step_prediction import COMPUTE, Estimate, Prediction
 def print_predictions(found: Sequence[Prediction], advice: Sequence[str]) -> None:
     """Prints everything."""
     table = new_table(
-        *("workers", "hosts", "batch", "rows each", "step", "95 %", "steps/s", "times as fast", "95 %", "efficiency"),
+        *("workers", "hosts", "batch", "rows each", "step", "range", "steps/s", "times as fast", "range", "efficiency"),
         "a step is spent with",
     )
     for one in found:

@@ -93,7 +93,7 @@ def predict(
     Examples:
       paceline predict train.py --workers 1,2,4
       paceline predict train.py --workers 1,2,4,8 --hosts 2 --link 1Gbit,0.2ms
-      paceline predict train.py --workers 2,4 --hosts a,b -- --width 128
+      paceline predict train.py --workers 2,4 --hosts a,b -- --epochs 3
       paceline predict train.py --workers 4 --batch 64,128,256
     """
     require_linux()
