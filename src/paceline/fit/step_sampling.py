@@ -24,6 +24,8 @@ _WARM_UP = 10
 """Steps that are not counted: the first ones are traced, make connections, and fill caches."""
 _FEWEST_STEPS = 10
 _MANY_EPOCHS = 1_000_000_000
+_DRY_EPOCHS = 3
+"""So many without a step: the data have come to their end. (A step is told of with the next one.)"""
 
 _PHASES = {
     "input": [Phase.INPUT],
@@ -112,11 +114,18 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
         self._began: npt.NDArray[np.int64] = self._sent()
         self._counted: npt.NDArray[np.int64] = self._began
         self._num_counted = 0
+        self._num_dry_epochs = 0
 
     def on_train_begin(self, logs: Any = None) -> None:
         """From now on the clocks tell this object."""
         del logs
         self._world.clock.hear = self._hear
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """A generator that has ended has epochs without steps."""
+        del epoch, logs
+        self._num_dry_epochs += 1
+        self.model.stop_training = self.model.stop_training or self._num_dry_epochs > _DRY_EPOCHS
 
     def _hear(self, first: int, num_ranks: int, told: Array) -> None:
         """See `StepClock.hear`. Of many ranks each tells of several steps at once; the first ones are here."""
@@ -126,8 +135,9 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
         # Integers are summed for the ranks that are missing, too: see `StandInGroup`.
         numbers = told[:present].astype(np.float64) * present / max(num_ranks, 1)
         num_steps = numbers[0, NUM_STEPS]
-        self.num_heard += 1
-        if self.num_heard == _WARM_UP:
+        self._num_dry_epochs = 0 if num_steps else self._num_dry_epochs
+        self.num_heard += bool(num_steps)
+        if self.num_heard <= _WARM_UP:
             self._began = self._sent()
         if self.num_heard <= _WARM_UP or not num_steps or numbers[:, _APART].any():
             return

@@ -31,7 +31,9 @@ _NUM_DRAWINGS = 400
 _BLOCK = 5
 """Neighbouring steps that are drawn together."""
 _DRAWN_SHARE = 0.99
-"""Of the drawings, which differ less than other steps would: so many reach around the truth in nine of ten simulated jobs."""
+"""Of the drawings, which differ less than other steps would: so many reach around the truth in nine of ten."""
+_LEAST = 1e-12
+"""Seconds, to divide by."""
 _MODEL_SPREAD = 0.05
 """Of the time of messages between hosts, which is computed: a standard deviation, so ± 10 % in 19 of 20 cases."""
 _MESSAGE_SECONDS = 40e-6
@@ -225,7 +227,7 @@ def _prediction(
 ) -> Prediction:
     rows = one.num_rows / base.num_rows if one.num_rows and base.num_rows else 1.0
     times, base_times = ([sum(parts.values()) for parts in each] for each in (drawn, drawn_of_base))
-    speedups = [rows * before / max(now, 1e-12) for before, now in zip(base_times, times, strict=True)]
+    speedups = [rows * before / max(now, _LEAST) for before, now in zip(base_times, times, strict=True)]
     return Prediction(
         one.workers,
         hosts_of(one.workers, hosts)[0],
@@ -235,7 +237,7 @@ def _prediction(
         base.workers,
         _estimate(speedups),
         _estimate([speedup * base.workers / one.workers for speedup in speedups]),
-        {name: seconds / max(times[0], 1e-12) for name, seconds in drawn[0].items()},
+        {name: seconds / max(times[0], _LEAST) for name, seconds in drawn[0].items()},
     )
 
 
@@ -245,7 +247,7 @@ def _estimate(values: Sequence[float]) -> Estimate:
     outside = round((1 - _DRAWN_SHARE) / 2 * len(others))
     low, high = others[outside], others[-1 - outside]
     # Drawings miss the slow steps that nobody has measured: as far as they lie below, the truth may lie above.
-    return Estimate(first, min(first, low, max(2 * first - high, 0.0)), max(first, high, 2 * first - low))
+    return Estimate(first, min(first, low, first**2 / max(high, _LEAST)), max(first, high, first**2 / max(low, _LEAST)))
 
 
 def advice(series: Sequence[Sequence[Prediction]]) -> list[str]:
