@@ -206,6 +206,12 @@ def test_advice_names_the_fastest_job_and_how_far_efficiency_goes() -> None:
     assert told[2].startswith("This host runs 2 workers at once")
 
 
+def test_where_one_worker_is_fastest_advice_says_why_more_are_not() -> None:
+    jobs = [alike(1, 1, compute=0.01), alike(2, 2, compute=0.005, messages=0.04)]
+    [told] = advice([predictions(jobs, 1, None)])
+    assert told.startswith("Fastest: 1 worker. At 2 workers messages limit it: a larger global batch")
+
+
 def test_rows_count_where_batches_grow_with_the_workers() -> None:
     step = [[Parts(0, 0, 0.01, 0, 0, 0)]] * 10
     jobs = [samples(workers, step, num_rows=64 * workers) for workers in (1, 4)]

@@ -264,7 +264,10 @@ def advice(series: Sequence[Sequence[Prediction]]) -> list[str]:
     if best.workers != best.base_workers:
         told += f", {best.speedup.value:.1f} times as fast as {_workers(best.base_workers)}"
         told += f" (efficiency {best.efficiency.value:.0%})"
-    sentences = [f"{told}. {_HELP[best.limit]}"]
+    more = min((one for one in same if one.workers > best.workers), key=lambda one: one.workers, default=best)
+    at = "" if more is best else f"at {_workers(more.workers)} "
+    reason = f"{at}{_HELP[more.limit]}"
+    sentences = [f"{told}. {reason[0].upper()}{reason[1:]}."]
     good = max((one.workers for one in same if one.efficiency.value >= _GOOD), default=best.workers)
     if best.base_workers < good < best.workers:
         sentences.append(f"Up to {_workers(good)}, efficiency is {_GOOD:.0%} or more.")
@@ -283,12 +286,12 @@ def _rate(one: Prediction) -> float:
 _GOOD = 0.8
 
 _HELP = {
-    COMPUTE: "Most of a step is computing: more workers help.",
-    MESSAGES: "Messages limit it: a larger global batch or a faster network helps, more workers do not.",
-    UPDATE: "The update limits it, which each worker makes as a whole: a larger global batch helps.",
-    INPUT: "Its input limits it: see `paceline data profile`.",
-    SLOWEST: "Waiting for the slowest worker limits it: a larger global batch, or quieter hosts, help.",
-    BETWEEN: "Keras's loop between steps limits it: a larger global batch or `steps_per_execution` helps.",
+    COMPUTE: "computing takes most of a step, which more workers share",
+    MESSAGES: "messages limit it: a larger global batch or a faster network helps, more workers do not",
+    UPDATE: "the update limits it, which each worker makes as a whole: a larger global batch helps",
+    INPUT: "input limits it: see `paceline data profile`",
+    SLOWEST: "waiting for the slowest worker limits it: a larger global batch, or quieter hosts, help",
+    BETWEEN: "Keras's loop between steps limits it: a larger global batch or `steps_per_execution` helps",
 }
 
 
