@@ -59,6 +59,8 @@ def test_a_prediction_for_hosts_that_are_not_there(tmp_path: Path) -> None:
 
 
 OTHER_DATA = """
+import json
+import os
 import keras
 import numpy as np
 import tensorflow as tf
@@ -72,6 +74,7 @@ class Items(keras.utils.PyDataset):
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
 BATCH = 8 * strategy.num_replicas_in_sync
+assert len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]) == strategy.num_replicas_in_sync
 with strategy.scope():
     layers = [keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     model = keras.Sequential(layers)

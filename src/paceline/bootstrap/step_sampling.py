@@ -6,11 +6,13 @@ RESULT is a file for the `StepSamples` as JSON, SIZE how many ranks the job has 
 how many are measured, BATCH the rows of a global batch or 0.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from paceline.bootstrap.worker import run_script
+from paceline.cluster import environment
 from paceline.comm.world import current_world
 from paceline.errors import ConfigurationError
 from paceline.importing import after_import
@@ -26,6 +28,10 @@ def main(result: Path, size: int, num_steps: int, batch: int, program: list[str]
     world = current_world()
     if size > 1:
         world.stand_in(size)
+        if world.place is not None:  # the script may read how many workers there are, and multiply its batch by that
+            cluster, task = world.place
+            os.environ[environment.TF_CONFIG] = cluster.to_tf_config(task)
+        os.environ[environment.WORLD_SIZE] = str(size)
 
     def install(keras: Any) -> None:
         fit = keras.Model.fit

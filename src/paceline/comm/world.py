@@ -21,7 +21,7 @@ from paceline.cluster.communication import Communication, refuse_different
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import WorkerIdentity, launched_identity
 from paceline.cluster.options import read_variables
-from paceline.cluster.spec import WORKER, Task
+from paceline.cluster.spec import WORKER, Address, ClusterSpec, Task
 from paceline.comm.agent_sink import AgentSink
 from paceline.comm.axes import DATA, Axes
 from paceline.comm.mpi_wiring import MpiWiring
@@ -30,7 +30,6 @@ from paceline.events.bus import bus
 from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Joining, Left, Message
 
 if TYPE_CHECKING:
-    from paceline.cluster.spec import ClusterSpec
     from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
     from paceline.comm.step_clock import StepClock
@@ -196,6 +195,8 @@ class World:
 
             return StandInGroup(connect(), size)
 
+        place = self._place
+        self._place = lambda: _of_so_many(size, place())
         self.identity = replace(self.identity, world_size=size)
         self._connect = connect_present
         self._axes = Axes(self.rank, size, self._form, lambda: self.tell(Joined()))
@@ -253,6 +254,16 @@ class World:
         self.tell(report)
         if self._is_cut_off:
             print((report.traceback or report.exception).rstrip(), file=sys.stderr, flush=True)
+
+
+def _of_so_many(size: int, place: "Place | None") -> "Place | None":
+    """`place` in a cluster of `size` workers. Nobody connects to those that are missing."""
+    if place is None:
+        return None
+    cluster, task = place
+    present = cluster.addresses[WORKER]
+    missing = (Address("127.0.0.1", port) for port in range(1, size - len(present) + 1))
+    return ClusterSpec({**cluster.addresses, WORKER: (*present, *missing)}), task
 
 
 def _alone() -> World:
