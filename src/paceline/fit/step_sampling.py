@@ -133,7 +133,7 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
             return
         present = self._world.data.num_present if num_ranks > 1 else 1
         # Integers are summed for the ranks that are missing, too: see `StandInGroup`.
-        numbers = told[:present].astype(np.float64) * present / max(num_ranks, 1)
+        numbers = told[:present].astype(np.float64) * present / num_ranks
         num_steps = numbers[0, NUM_STEPS]
         self._num_dry_epochs = 0 if num_steps else self._num_dry_epochs
         self.num_heard += bool(num_steps)
