@@ -25,6 +25,7 @@ QUESTIONS = (
     "parameter_server_recovery",
     "staleness",
     "ingestion",
+    "predict",
 )
 
 

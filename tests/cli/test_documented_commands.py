@@ -63,8 +63,9 @@ class Desk:
             assert_options_are_known(words)
             return
         # They measure for seconds, or ask a job that runs: test_plan_verb.py, test_status_verb.py and their like do.
-        if words[0] in ("plan", "data", "doctor", "status", "top"):
-            assert_options_are_known([word for word in words if ":" not in word])
+        if words[0] in ("plan", "predict", "data", "doctor", "status", "top"):
+            own = words[: words.index("--")] if "--" in words else words  # behind it come the script's
+            assert_options_are_known([word for word in own if ":" not in word])
             return
         if words[0] == "snapshot":
             words[2] = str(snapshots(Path.cwd() / words[2].lstrip("/")))

@@ -1,5 +1,7 @@
 """Phases add up to the time, and whoever comes last to a message is whom the others wait for."""
 
+import math
+import time
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from paceline.comm.process_facts import NUM_FACTS, Facts, ProcessFacts
 from paceline.comm.step_account import StepAccount, Totals, totals_of
-from paceline.comm.step_clock import NUM_NUMBERS, Phase, StepClock
+from paceline.comm.step_clock import NUM_NUMBERS, NUM_STEPS, Phase, StepClock
 
 MILLISECOND = 1_000_000
 TRANSFER = 2 * MILLISECOND
@@ -168,6 +170,20 @@ def test_a_fit_without_a_step_is_all_start() -> None:
     rank = Rank()
     rank.spend(30)
     assert rank.clock.end()[Phase.START] == 30 * MILLISECOND
+
+
+def test_an_execution_that_finds_no_data_is_no_step() -> None:
+    """One worker's: its batch is the one of the step before."""
+    rank = Rank()
+    heard: list[Any] = []
+    rank.clock.hear = lambda first, size, told: heard.append(told)
+    for came_at in (math.inf, 0.0):
+        rank.clock.step_begins()
+        rank.spend(10)
+        rank.clock.input_came_at = lambda came_at=came_at: min(came_at, time.time())
+        rank.clock.step_ended()
+    assert [int(told[0, NUM_STEPS]) for told in heard] == [1, 0]
+    assert heard[1][0, Phase.INPUT] == 10 * MILLISECOND
 
 
 def test_what_a_callback_trains_is_a_part_of_the_callback() -> None:

@@ -24,6 +24,7 @@ TESTED_BY: dict[str, tuple[str, str]] = {
     "open-files": ("a shell with a limit", "launcher/test_running.py"),
     "other-stage": ("ranks in stages", "pipeline/pipeline_job.py"),
     "out-of-memory": ("a control group with a limit", "launcher/test_agent_failures.py"),
+    "predict": ("processes that measure steps", "cli/test_predict_verb.py"),
     "plan-model": ("a process that profiles a model", "cli/test_plan_verb.py"),
     "rank-lost": ("a rank is killed", "rendezvous/test_by_hand.py"),
     "server-lost": ("a server is killed", "strategy/test_serving.py"),

@@ -67,6 +67,11 @@ class CountedGroup(Group):
         """See `Group.size`."""
         return len(self._members)
 
+    @property
+    def num_present(self) -> int:
+        """See `Group.num_present`. The first use forms the group."""
+        return self.inner.num_present
+
     # A context manager would be shorter, and would cost each call of a collective four times as much.
 
     def _enter(self, call: str) -> Group:

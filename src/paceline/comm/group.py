@@ -106,6 +106,11 @@ class Group(ABC):
     def size(self) -> int:
         """How many ranks the group has. Not collective."""
 
+    @property
+    def num_present(self) -> int:
+        """How many of them have a process, the first ones: all, except among stand-ins. Not collective."""
+        return self.size
+
     @abstractmethod
     def all_reduce(self, arrays: Sequence[Array], reduction: Reduction = Reduction.SUM) -> list[Array]:
         """Combines each array over the ranks, element by element; every rank gets the same bits.

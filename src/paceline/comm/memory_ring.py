@@ -220,7 +220,7 @@ class HostRings:
 def ranks_of_this_host(group: Group) -> list[int]:
     """The ranks of `group` with the same kernel, user and space of processes as this one. Collective."""
     keys = np.concatenate(group.all_gather(np.array([_host_key()], np.int64)))
-    return [int(rank) for rank in np.flatnonzero(keys == keys[group.rank])]
+    return [int(rank) for rank in np.flatnonzero(keys[: group.num_present] == keys[group.rank])]
 
 
 def form_rings(group: Group, ranks: Sequence[int], num_writers: int) -> HostRings | None:

@@ -179,8 +179,7 @@ class StepClock:
         self._compute_was_update()
         was_traced = self.switch(Phase.REST) is Phase.START
         if not self._was_counted:
-            if not was_traced:
-                self._divide_input()
+            if not was_traced and self._divide_input():
                 self._untold[NUM_STEPS] += self._num_steps
             if (hear := self.hear) is not None:
                 hear(0, 1, np.array([self._take()], np.int64))
@@ -191,15 +190,22 @@ class StepClock:
         if self._phase is Phase.COMPUTE and self._has_combined:
             self._phase = Phase.UPDATE
 
-    def _divide_input(self) -> None:
-        """Of an execution without a first message all counts as input so far, up to another message."""
+    def _divide_input(self) -> bool:
+        """Of an execution without a first message all counts as input so far, up to another message.
+
+        Returns:
+            Whether there was a step: False: no batch came, as the data have ended.
+        """
+        if self.input_came_at is not None and self.input_came_at() < self._step_began_at:
+            return False
         whole, self._untold[Phase.INPUT] = self._untold[Phase.INPUT], 0
         if self.input_came_at is None:
             self._untold[Phase.WHOLE] += whole
-            return
+            return True
         awaited = min(max(int((self.input_came_at() - self._step_began_at) * 1e9), 0), whole)
         self._untold[Phase.INPUT] = awaited
         self._untold[Phase.COMPUTE] += whole - awaited
+        return True
 
     def tracing(self) -> None:
         """The execution that has begun is traced first: it says nothing about those to come."""

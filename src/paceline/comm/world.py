@@ -21,7 +21,7 @@ from paceline.cluster.communication import Communication, refuse_different
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import WorkerIdentity, launched_identity
 from paceline.cluster.options import read_variables
-from paceline.cluster.spec import WORKER, Task
+from paceline.cluster.spec import WORKER, Address, ClusterSpec, Task
 from paceline.comm.agent_sink import AgentSink
 from paceline.comm.axes import DATA, Axes
 from paceline.comm.mpi_wiring import MpiWiring
@@ -30,7 +30,6 @@ from paceline.events.bus import bus
 from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Joining, Left, Message
 
 if TYPE_CHECKING:
-    from paceline.cluster.spec import ClusterSpec
     from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
     from paceline.comm.step_clock import StepClock
@@ -179,6 +178,29 @@ class World:
         self.communication = communication
         self._over = over
 
+    def stand_in(self, size: int) -> None:
+        """From now on the job has `size` ranks, for whom those that are there stand in (`stand_ins.py`): to predict it.
+
+        Every rank calls this alike, before TensorFlow is imported.
+
+        Raises:
+            RuntimeError: the group has been formed.
+        """
+        if self.formed:
+            raise RuntimeError("the ranks already communicate, too late to stand in for others. [communication]")
+        connect = self._connect
+
+        def connect_present() -> "Group":
+            from paceline.comm.stand_ins import StandInGroup  # NumPy, as `Axes._group`
+
+            return StandInGroup(connect(), size)
+
+        place = self._place
+        self._place = lambda: _of_so_many(size, place())
+        self.identity = replace(self.identity, world_size=size)
+        self._connect = connect_present
+        self._axes = Axes(self.rank, size, self._form, lambda: self.tell(Joined()))
+
     @property
     def formed(self) -> bool:
         """Whether the group of all ranks has been formed."""
@@ -232,6 +254,16 @@ class World:
         self.tell(report)
         if self._is_cut_off:
             print((report.traceback or report.exception).rstrip(), file=sys.stderr, flush=True)
+
+
+def _of_so_many(size: int, place: "Place | None") -> "Place | None":
+    """`place` in a cluster of `size` workers. Nobody connects to those that are missing."""
+    if place is None:
+        return None
+    cluster, task = place
+    present = cluster.addresses[WORKER]
+    missing = (Address("127.0.0.1", port) for port in range(1, size - len(present) + 1))
+    return ClusterSpec({**cluster.addresses, WORKER: (*present, *missing)}), task
 
 
 def _alone() -> World:
