@@ -65,6 +65,7 @@ class _Verbs(TyperGroup):
         from paceline.cli.data_verb import verbs as data_verbs
         from paceline.cli.doctor_verb import doctor
         from paceline.cli.plan_verb import plan
+        from paceline.cli.report_verb import report
         from paceline.cli.snapshot import snapshot
         from paceline.cli.status_verb import status, top
 
@@ -72,6 +73,7 @@ class _Verbs(TyperGroup):
             verbs = typer.Typer(add_completion=False, rich_markup_mode=None)
             verbs.command("doctor", cls=GroupedCommand)(doctor)
             verbs.command("plan")(plan)
+            verbs.command("report", epilog="Try: paceline run --observe seen train.py; paceline report seen")(report)
             verbs.command("status", epilog="Examples: paceline status; paceline status --json | jq '.[0].step'")(status)
             verbs.command("top", epilog="Examples: paceline top; paceline top | tee top.log")(top)
             self.add_command(typer.main.get_command(data_verbs), "data")

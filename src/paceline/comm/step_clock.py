@@ -33,6 +33,7 @@ import numpy as np
 
 from paceline.comm.group import Array
 from paceline.comm.process_facts import NUM_FACTS, ProcessFacts
+from paceline.observe.step_files import ENTRY_BITS, Entry
 
 
 class Phase(IntEnum):
@@ -107,11 +108,14 @@ class StepClock:
         self.hear: Callable[[int, int, Array], None] | None = None
         """Is told what ranks have told: the first of them, how many there are in the whole, and `NUM_NUMBERS` of each,
         int64. Of an execution without a first message, what this rank has told itself."""
+        self.note: Callable[[int], object] | None = None
+        """Is told of each phase that has ended, as `observe/step_files.py` spells entries."""
 
     def begin(self) -> bool:
         """A `fit` begins: what was before belongs to no step. False: another one is timed already."""
         if self._has_begun:
             return False
+        self._phase = Phase.START  # for who notes phases: what was before is no part of steps
         self.switch(Phase.REST)
         self._untold = [0] * (_NUM_PHASES + 1)
         self._has_begun = self._is_first = True
@@ -130,6 +134,8 @@ class StepClock:
         now, before = self._now(), self._phase
         self._untold[before] += now - self._since
         self._since, self._phase = now, phase
+        if self.note is not None:
+            self.note(now << ENTRY_BITS | before)
         return before
 
     # Context managers would be shorter, and would cost each step three times as much.
@@ -158,6 +164,7 @@ class StepClock:
             return
         if self._is_first:
             self._is_first = False
+            self._phase = Phase.START
             self.switch(Phase.START)
             before, self._untold = sum(self._untold), [0] * (_NUM_PHASES + 1)
             self._untold[Phase.START] = before
@@ -189,10 +196,17 @@ class StepClock:
         whole, self._untold[Phase.INPUT] = self._untold[Phase.INPUT], 0
         if self.input_came_at is None:
             self._untold[Phase.WHOLE] += whole
+            self._note_awaited(whole, -1)
             return
         awaited = min(max(int((self.input_came_at() - self._step_began_at) * 1e9), 0), whole)
         self._untold[Phase.INPUT] = awaited
         self._untold[Phase.COMPUTE] += whole - awaited
+        self._note_awaited(whole, awaited)
+
+    def _note_awaited(self, whole: int, awaited: int) -> None:
+        if self.note is not None:
+            self.note(whole << ENTRY_BITS | Entry.FIRST)
+            self.note(awaited << ENTRY_BITS | Entry.AWAITED)
 
     def tracing(self) -> None:
         """The execution that has begun is traced first: it says nothing about those to come."""
