@@ -9,7 +9,6 @@ and the next ones last twice as long. What cannot be written ends the records, a
 """
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -40,6 +39,7 @@ class StepRecorder:
     Args:
         directory: That of the option.
         identity: Who this rank is.
+        host: Where it runs.
         failed: Called once, in some thread, with the reason why nothing is recorded any more.
         now: Nanoseconds of the clock of `StepClock`.
     """
@@ -48,11 +48,13 @@ class StepRecorder:
         self,
         directory: Path,
         identity: WorkerIdentity,
+        host: str,
         failed: Callable[[str], None],
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._folder = directory / RANKS
         self._identity = identity
+        self._host = host
         self._failed = failed
         self._now = now
         self._began = now(), time.time_ns()
@@ -159,7 +161,7 @@ class StepRecorder:
 
     def _header(self, width: int) -> Header:
         phases = tuple(phase.name.lower() for phase in Phase)
-        who = (self._identity.job_id, self._identity.rank, self._identity.generation, socket.gethostname())
+        who = (self._identity.job_id, self._identity.rank, self._identity.generation, self._host)
         return Header(*who, phases, width, *self._began)
 
 

@@ -119,7 +119,7 @@ class World:
                 clock.note = None
                 bus.emit(RecordsFailed(self.rank, reason))
 
-            self.recorder = StepRecorder(self._observe, self.identity, failed)
+            self.recorder = StepRecorder(self._observe, self.identity, socket.gethostname(), failed)
             clock.note = self.recorder.note
             bus.subscribe(self.recorder.hear)
             self.recorder.start()

@@ -80,9 +80,9 @@ def bars(shares: Mapping[str, Mapping[str, float]]) -> str:
                 ends = [end + part for end, part in zip(ends, parts, strict=True)]
         axes.invert_yaxis()
         axes.set_xlabel("seconds")
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        axes.figure.legend(loc="outside right upper")
 
-    return _svg(draw, _COLUMN_INCHES, 0.9 + 0.25 * len(shares))
+    return _svg(draw, _COLUMN_INCHES, max(2.6, 0.9 + 0.25 * len(shares)))
 
 
 def heat(map_: HeatMap, origin: int) -> str:
@@ -99,7 +99,7 @@ def heat(map_: HeatMap, origin: int) -> str:
         axes.set_xlabel("seconds since the job began")
         axes.figure.colorbar(image, ax=axes, label="share of the time")
 
-    return _svg(draw, _COLUMN_INCHES, 0.9 + 0.25 * len(map_.rows))
+    return _svg(draw, _COLUMN_INCHES, max(1.8, 0.9 + 0.25 * len(map_.rows)))
 
 
 def _svg(draw: Callable[[Any], None], width: float, height: float) -> str:
