@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.made_jobs import MILLISECOND, SECOND, MadeJob
 
 from paceline.events.head_events import HostLost, RankEnded
 from paceline.events.worker_events import SnapshotTaken, StragglerFound
 from paceline.report.host_clocks import HostClock, Sample
 from paceline.report.trace import trace_lines, write_trace
-from tests.report.made_jobs import MILLISECOND, SECOND, MadeJob
 
 Track = tuple[int, int]
 

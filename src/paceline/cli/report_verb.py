@@ -28,7 +28,7 @@ def report(folder: Folder) -> None:
         _fail(str(fault), EXIT_CONFIGURATION)
     except ImportError as fault:
         fix = "pip install 'paceline[observe]'"
-        _fail(f"no report: {fault.name} is not installed. Fix: {fix} [observe]", EXIT_FAILED)
+        _fail(f"no report: {(fault.name or '').partition('.')[0]} is not installed. Fix: {fix} [observe]", EXIT_FAILED)
     except OSError as fault:
         _fail(f"no report of {folder}: {fault}. Fix: make room, or free the folder for writing. [observe]", EXIT_FAILED)
     typer.echo(f"{page}: open it in a browser")

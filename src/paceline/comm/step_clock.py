@@ -103,6 +103,8 @@ class StepClock:
         self._num_counts = 0
         """Messages with which steps have begun: the same on all ranks."""
         self._step_began_at = 0.0
+        self._input_before = 0
+        """Nanoseconds of input that were untold then: where nobody hears, they are never told."""
         self.input_came_at: Callable[[], float] | None = None
         """When the execution that is going on had its batch, in seconds since 1970; None: nobody knows."""
         self.hear: Callable[[int, int, Array], None] | None = None
@@ -170,6 +172,7 @@ class StepClock:
             self._untold[Phase.START] = before
         self._num_steps, self._was_counted, self._has_combined = num_steps, False, False
         self._step_began_at = time.time()
+        self._input_before = self._untold[Phase.INPUT]
         self.switch(Phase.INPUT)
 
     def step_ended(self) -> None:
@@ -193,13 +196,14 @@ class StepClock:
 
     def _divide_input(self) -> None:
         """Of an execution without a first message all counts as input so far, up to another message."""
-        whole, self._untold[Phase.INPUT] = self._untold[Phase.INPUT], 0
+        whole = self._untold[Phase.INPUT] - self._input_before
+        self._untold[Phase.INPUT] = self._input_before
         if self.input_came_at is None:
             self._untold[Phase.WHOLE] += whole
             self._note_awaited(whole, -1)
             return
         awaited = min(max(int((self.input_came_at() - self._step_began_at) * 1e9), 0), whole)
-        self._untold[Phase.INPUT] = awaited
+        self._untold[Phase.INPUT] += awaited
         self._untold[Phase.COMPUTE] += whole - awaited
         self._note_awaited(whole, awaited)
 

@@ -30,7 +30,9 @@ def make_timeline(directory: Path, job: KeptJob | None = None) -> list[str]:
         from paceline.report.tensorboard_files import write_curves  # an extra
     except ImportError as fault:
         again = f"{_EXTRA}, then `paceline report {directory}`"
-        lacking.append(f"no curves for TensorBoard: {fault.name} is not installed. Fix: {again}")
+        lacking.append(
+            f"no curves for TensorBoard: {(fault.name or '').partition('.')[0]} is not installed. Fix: {again}"
+        )
     else:
         write_curves(job, directory / TENSORBOARD)
     return lacking
