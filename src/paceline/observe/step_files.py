@@ -73,6 +73,11 @@ def name_of(rank: int, generation: int, kind: str) -> str:
     return f"{rank:04}-{generation}.{kind}"
 
 
+def is_step_file(path: Path) -> bool:
+    """Whether it has such a name."""
+    return _NAME.fullmatch(path.name.removesuffix(".partial")) is not None
+
+
 def head_of(header: Header) -> bytes:
     """How a file begins."""
     return encode(header) + b"\n"

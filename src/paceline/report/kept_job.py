@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import ConfigurationError
-from paceline.observe.step_files import RANKS, StepFile, read_step_files
+from paceline.observe.step_files import RANKS, StepFile, is_step_file, read_step_files
 from paceline.report.host_clocks import HostClock, Sample
 from paceline.report.step_spans import Block, blocks_of, ended_of
 from paceline.wire.codec import Decoder, GarbledError, Record, encode
@@ -106,20 +106,15 @@ def begin(directory: Path, job_id: str, program: str, host: str) -> None:
     """Removes what an earlier job has kept there, and says which job this is. Raises: OSError: it cannot."""
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / JOB).exists():  # else what is there is somebody else's
-        for folder in (RANKS, TENSORBOARD):
-            _remove_own(directory / folder)
+        for path in (directory / RANKS).glob("*"):
+            if is_step_file(path):
+                path.unlink(missing_ok=True)
+        for path in (directory / TENSORBOARD).glob("rank *"):  # the user's own callback may write beside them
+            shutil.rmtree(path, ignore_errors=True)
         for name in (JOB, EVENTS, TRACE, PAGE):
             (directory / name).unlink(missing_ok=True)
     about = JobFile(job_id, program, host, time.monotonic_ns(), time.time_ns())
     (directory / JOB).write_bytes(encode(about))
-
-
-def _remove_own(folder: Path) -> None:
-    """Those that Paceline has made: a callback of the user's may write beside them."""
-    if folder.name == RANKS:
-        shutil.rmtree(folder, ignore_errors=True)
-    for path in folder.glob("rank *"):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def read_job(directory: Path) -> KeptJob:

@@ -119,9 +119,8 @@ def _instant(event: Event, tracks: Mapping[int, tuple[int, int]], began_at: int)
     kind, rank = event["event"], event.get("rank")
     at_rank = rank
     if kind == "RankEnded" and event["exit_code"]:
-        text = (
-            end_text(event["exit_code"]) if rank is not None else f"{event['process']} {end_text(event['exit_code'])}"
-        )
+        who = "" if rank is not None else f"{event.get('process', 'a process')} "
+        text = who + end_text(event["exit_code"])
     elif kind == "StragglerFound":
         text, at_rank = "straggler", event["straggler"]
     elif kind in _OF_RANK:
