@@ -1,7 +1,7 @@
 """The clocks of hosts beside the launcher's; pure.
 
 Clocks run at rates that differ by some millionths, so the offset between two measurements lies on the line between
-them; before the first and behind the last one it may drift away.
+them; before the first and behind the last one it may drift away. A host that was busy is measured badly for a while.
 """
 
 from bisect import bisect_right
@@ -23,6 +23,22 @@ class Sample(NamedTuple):
     """By how much that may be wrong; None: nobody knows."""
 
 
+def worthwhile(samples: Sequence[Sample]) -> list[Sample]:
+    """Those that say more than what a better one says of their time.
+
+    >>> second = 10**9
+    >>> [sample.error for sample in worthwhile([Sample(0, 5, 4_000_000), Sample(4 * second, 5, 300_000)])]
+    [300000]
+    """
+
+    def is_worse(one: Sample, other: Sample) -> bool:
+        if one.error is None or other.error is None:
+            return False
+        return other.error + MAX_DRIFT * abs(one.at - other.at) < one.error
+
+    return [one for one in samples if not any(is_worse(one, other) for other in samples)]
+
+
 class HostClock:
     """The clock of one host.
 
@@ -31,7 +47,7 @@ class HostClock:
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        self._samples = sorted(samples)
+        self._samples = sorted(worthwhile(samples))
         self._there = [sample.at + sample.offset for sample in self._samples]
 
     def here(self, there: int) -> int:
