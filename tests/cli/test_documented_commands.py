@@ -62,8 +62,8 @@ class Desk:
         if command.is_abbreviated():
             assert_options_are_known(words)
             return
-        # They measure for seconds, or ask a job that runs: test_plan_verb.py, test_status_verb.py and their like do.
-        if words[0] in ("plan", "data", "doctor", "status", "top"):
+        # They measure for seconds, or ask a job: test_plan_verb.py, test_status_verb.py and their like do.
+        if words[0] in ("plan", "data", "doctor", "status", "top", "report"):
             assert_options_are_known([word for word in words if ":" not in word])
             return
         if words[0] == "snapshot":
@@ -143,7 +143,7 @@ PROGRAMS: dict[str, Callable[[Desk, Command], None]] = {
     **dict.fromkeys(("make",), Desk.make),
     **dict.fromkeys(("pytest",), Desk.pytest),
     **dict.fromkeys(("export",), Desk.export),
-    **dict.fromkeys(("kubectl", "sbatch", "gcloud", "bash", "docker"), Desk.anothers),
+    **dict.fromkeys(("kubectl", "sbatch", "gcloud", "bash", "docker", "tensorboard"), Desk.anothers),
     **dict.fromkeys(("jq", "tee", "grep", "umask", "head", "base64", "diff", "cd", "git"), Desk.anothers),
 }
 """How a command of each program is checked."""
