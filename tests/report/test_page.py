@@ -143,6 +143,18 @@ def test_without_a_library_the_rest_is_made_and_one_sentence_says_what_to_type(
     assert "Fix: pip install 'paceline[observe]'" in ran.output
 
 
+def test_records_on_other_disks_are_named_with_what_to_do(made: MadeJob) -> None:
+    made.end()
+    for path in (made.folder / "ranks").glob("0002-*"):
+        path.rename(made.folder / path.name)
+    [line] = make_timeline(made.folder)
+    assert "of ranks 2 (host b)" in line
+    assert f"`paceline report {made.folder}`" in line
+    for path in made.folder.glob("0002-*"):
+        path.rename(made.folder / "ranks" / path.name)
+    assert make_timeline(made.folder) == []
+
+
 @pytest.mark.parametrize("name", ["nothing", "empty", "file"])
 def test_a_folder_without_records_is_one_sentence_with_the_fix(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()

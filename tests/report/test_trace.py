@@ -119,7 +119,9 @@ def test_what_has_happened_stands_beside_the_rank_that_it_happened_to(tmp_path: 
     seen = {event["name"]: (event["pid"], event["tid"]) for event in trace["traceEvents"] if event["ph"] == "i"}
     assert seen["snapshot of step 3"] == threads["rank 0"]
     assert seen["straggler"] == seen["killed (SIGKILL)"] == threads["rank 1"]
-    assert seen["host b is lost"][0] == 0
+    [job] = [one["pid"] for one in trace["traceEvents"] if one.get("args", {}).get("name", "").startswith("job ")]
+    assert seen["host b is lost"][0] == job
+    assert all(event["pid"] > 0 and event["tid"] > 0 for event in trace["traceEvents"]), "0 is a kernel's idle process"
 
 
 def test_steps_of_which_only_sums_are_left_are_in_blocks_before_the_others(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class World:
         self.communication = Communication.MPI
         """What carries the numbers, from `connect_through` on."""
         observe = read_variables(JobOptions, os.environ, "observe").observe
-        self._observe = None if observe is None or line is None else observe.absolute()
+        self._observe = observe.absolute() if observe is not None and self.launched else None
         """Where this rank keeps its steps, as seen from where it starts. Without a launcher nobody would read them."""
         self.flags = StepFlags()
         """What ranks want of each other at the end of a step."""

@@ -91,13 +91,13 @@ class KeptJob:
         return told[-1] if told else len({file.header.rank for file in self.files})
 
     def missing(self) -> dict[str, list[int]]:
-        """By host, the ranks whose files are not here: their host has another disk."""
+        """By host, the ranks that have left nothing here, where others have: that host has another disk."""
         there = {file.header.rank for file in self.files}
         began = [event for event in self.events if event["event"] == "WorkerStarted" and "rank" in event]
         hosts: dict[int, str] = {event["rank"]: event["host"] for event in began}
         gone: dict[str, list[int]] = {}
         for rank, host in sorted(hosts.items()):
-            if rank < self.num_ranks() and rank not in there and host != self.about.host:
+            if there and rank < self.num_ranks() and rank not in there and host != self.about.host:
                 gone.setdefault(host, []).append(rank)
         return gone
 

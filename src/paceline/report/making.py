@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from paceline.observe.step_files import RANKS
 from paceline.report.kept_job import PAGE, TENSORBOARD, TRACE, KeptJob, read_job
 from paceline.report.trace import write_trace
 
@@ -21,11 +22,13 @@ def make_timeline(directory: Path, job: KeptJob | None = None) -> list[str]:
     """
     job = read_job(directory) if job is None else job
     write_trace(job, directory / TRACE)
-    lacking = [
-        f"the records of ranks {', '.join(map(str, ranks))} are on host {host}, in the same folder there. Fix: copy "
-        f"its folder ranks into {directory}, then `paceline report {directory}`"
-        for host, ranks in job.missing().items()
-    ]
+    lacking = []
+    if missing := job.missing():
+        who = "; ".join(f"{', '.join(map(str, ranks))} (host {host})" for host, ranks in missing.items())
+        lacking.append(
+            f"there are no records here of ranks {who}, which wrote them into the folder of that name on their own host. "
+            f"Fix: copy its ranks into {directory / RANKS}, then `paceline report {directory}`"
+        )
     try:
         from paceline.report.tensorboard_files import write_curves  # an extra
     except ImportError as fault:

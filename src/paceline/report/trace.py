@@ -17,7 +17,8 @@ from paceline.report.host_clocks import HostClock
 from paceline.report.kept_job import Event, KeptJob
 from paceline.report.step_spans import Step, began_of, steps_of, until
 
-_JOB = 0
+_JOB = 1
+"""The process of the job. A viewer takes 0 for the idle process of a kernel."""
 _WORDS = {"count": "first message", "whole": "input and compute", "snapshot": "copy for a snapshot"}
 _OF_JOB = {
     "GenerationBegan": "generation {generation} begins",
@@ -67,13 +68,13 @@ def trace_lines(job: KeptJob) -> Iterator[str]:
     """The objects of the timeline, each as JSON."""
     began_at = job.about.monotonic_ns
     processes = {host: number for number, host in enumerate(job.hosts(), _JOB + 1)}
-    yield _name("process_name", _JOB, 0, f"job {job.about.job_id}")
+    yield _name("process_name", _JOB, _JOB, f"job {job.about.job_id}")
     for host, process in processes.items():
-        yield _name("process_name", process, 0, f"host {host} (clock: {error_text(job.error_of(host))})")
+        yield _name("process_name", process, process, f"host {host} (clock: {error_text(job.error_of(host))})")
     tracks: dict[int, tuple[int, int]] = {}
     for file in job.of("steps"):
         rank = file.header.rank
-        where = (processes[file.header.host], rank + 1)  # a thread 0 is none
+        where = (processes[file.header.host], rank + 1)
         if tracks.get(rank) != where:
             yield _name("thread_name", *where, f"rank {rank}")
         tracks[rank] = where
@@ -129,7 +130,7 @@ def _instant(event: Event, tracks: Mapping[int, tuple[int, int]], began_at: int)
         text, at_rank = _OF_JOB[kind].format(**event), None
     else:
         return None
-    process, thread = tracks.get(at_rank, (_JOB, 0)) if at_rank is not None else (_JOB, 0)
+    process, thread = tracks.get(at_rank, (_JOB, _JOB)) if at_rank is not None else (_JOB, _JOB)
     time = (round(event["time"] * 1e9) - began_at) // 1000
     told = {name: value for name, value in event.items() if name not in ("event", "time")}
     scope = "g" if at_rank is None else "t"
