@@ -26,7 +26,7 @@ def make_timeline(directory: Path, job: KeptJob | None = None) -> list[str]:
     if missing := job.missing():
         who = "; ".join(f"{', '.join(map(str, ranks))} (host {host})" for host, ranks in missing.items())
         lacking.append(
-            f"there are no records here of ranks {who}, which wrote them into the folder of that name on their own host. "
+            f"there are no records here of ranks {who}, which wrote into such a folder on their own host. "
             f"Fix: copy its ranks into {directory / RANKS}, then `paceline report {directory}`"
         )
     try:
