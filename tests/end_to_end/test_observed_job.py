@@ -43,17 +43,30 @@ def weights(folder: Path, rank: int) -> list[bytes]:
         return [archive[name].tobytes() for name in sorted(archive)]
 
 
+def trained(folder: Path, *options: str) -> tuple[list[list[bytes]], list[str]]:
+    """Each rank's weights, and what was said of the records."""
+    ended = run_workers(2, "--seed", "1", *options, SCRIPT, folder / "weights", folder=folder)
+    assert ended.code == 0, ended.output
+    told = [line for line in ended.output.splitlines() if "[observe]" in line]
+    return [weights(folder / "weights", rank) for rank in range(2)], told
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> list[list[bytes]]:
+    """Each rank's weights without records."""
+    return trained(tmp_path_factory.mktemp("plain"))[0]
+
+
+def test_a_full_disk_costs_one_line_and_no_bit(tmp_path: Path, full_disk: Path, plain: list[list[bytes]]) -> None:
+    found, told = trained(tmp_path, "--observe", str(full_disk))
+    assert found == plain
+    assert len(told) == 1, told
+
+
 def test_weights_are_the_same_bits_and_each_step_of_each_rank_is_in_the_timeline(
-    tmp_path: Path, full_disk: Path
+    tmp_path: Path, plain: list[list[bytes]]
 ) -> None:
-    plain, seen, full = (tmp_path / name for name in ("plain", "with", "full"))
-    for options, folder in (((), plain), (("--observe", "seen"), seen), (("--observe", str(full_disk)), full)):
-        ended = run_workers(2, "--seed", "1", *options, SCRIPT, folder, folder=tmp_path)
-        assert ended.code == 0, ended.output
-        told = [line for line in ended.output.splitlines() if "[observe]" in line]
-        assert len(told) == (folder == full), ended.output
-    for rank in range(2):
-        assert weights(plain, rank) == weights(seen, rank) == weights(full, rank)
+    assert trained(tmp_path, "--observe", "seen") == (plain, [])
     events = trace_of(tmp_path / "seen")
     steps = Counter(event["tid"] for event in events if event["name"].startswith("step "))
     assert len(steps) == 2
