@@ -41,7 +41,7 @@ WORKER_SIDE = (
     "seams",
     "bootstrap",
 )
-LAUNCHER_SIDE = (*GROUND, "launcher", "render", "doctor", "cli")
+LAUNCHER_SIDE = (*GROUND, "report", "launcher", "render", "doctor", "cli")
 
 MAY_IMPORT: dict[str, set[str]] = {
     **{package: set(WORKER_SIDE[:index]) for index, package in enumerate(WORKER_SIDE)},
@@ -72,7 +72,19 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT["fit"] |= {"ranks"}
 MAY_IMPORT["bootstrap"] |= {"ranks", "launching"}
 
-LIGHT = (*GROUND, "launcher", "render", "doctor", "cli", "ranks", "launching", "rates", "__init__", "__main__")
+LIGHT = (
+    *GROUND,
+    "report",
+    "launcher",
+    "render",
+    "doctor",
+    "cli",
+    "ranks",
+    "launching",
+    "rates",
+    "__init__",
+    "__main__",
+)
 """They start in milliseconds: none of the packages below, wherever in the file."""
 
 HEAVY = {"tensorflow", "keras", "mpi4py", "numpy"}
@@ -96,6 +108,9 @@ LIBRARIES = {
     "yaml": ("render",),
     "llvmlite": ("strategy",),
     "prometheus_client": ("launcher",),
+    "tensorboard": ("report",),
+    "matplotlib": ("report",),
+    "jinja2": ("report",),
 }
 """Which packages may use which library."""
 

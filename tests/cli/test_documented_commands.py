@@ -63,7 +63,7 @@ class Desk:
             assert_options_are_known(words)
             return
         # They measure for seconds, or ask a job that runs: test_plan_verb.py, test_status_verb.py and their like do.
-        if words[0] in ("plan", "predict", "data", "doctor", "status", "top"):
+        if words[0] in ("plan", "predict", "data", "doctor", "status", "top", "report"):
             own = words[: words.index("--")] if "--" in words else words  # behind it come the script's
             assert_options_are_known([word for word in own if ":" not in word])
             return
@@ -144,7 +144,7 @@ PROGRAMS: dict[str, Callable[[Desk, Command], None]] = {
     **dict.fromkeys(("make",), Desk.make),
     **dict.fromkeys(("pytest",), Desk.pytest),
     **dict.fromkeys(("export",), Desk.export),
-    **dict.fromkeys(("kubectl", "sbatch", "gcloud", "bash", "docker"), Desk.anothers),
+    **dict.fromkeys(("kubectl", "sbatch", "gcloud", "bash", "docker", "tensorboard"), Desk.anothers),
     **dict.fromkeys(("jq", "tee", "grep", "umask", "head", "base64", "diff", "cd", "git"), Desk.anothers),
 }
 """How a command of each program is checked."""

@@ -15,7 +15,7 @@ INSTEAD = {
     "--use-deepspeed": ("accelerate", "models too large for one worker train in a paceline.PipelineStrategy"),
     "--use-fsdp": ("accelerate", "models too large for one worker train in a paceline.PipelineStrategy"),
     "--check-build": ("horovodrun", "type paceline version, or paceline doctor"),
-    "--timeline-filename": ("horovodrun", "write --observe FOLDER"),
+    "--timeline-filename": ("horovodrun", "write --observe FOLDER, whose trace.json.gz is the timeline"),
     "--output-filename": ("horovodrun", "write --log-dir FOLDER"),
     "--min-np": (
         "horovodrun",

@@ -66,6 +66,7 @@ class _Verbs(TyperGroup):
         from paceline.cli.doctor_verb import doctor
         from paceline.cli.plan_verb import plan
         from paceline.cli.predict_verb import predict
+        from paceline.cli.report_verb import report
         from paceline.cli.snapshot import snapshot
         from paceline.cli.status_verb import status, top
 
@@ -74,6 +75,7 @@ class _Verbs(TyperGroup):
             verbs.command("doctor", cls=GroupedCommand)(doctor)
             verbs.command("plan")(plan)
             verbs.command("predict", cls=GroupedCommand)(predict)
+            verbs.command("report", epilog="Try: paceline run --observe seen train.py; paceline report seen")(report)
             verbs.command("status", epilog="Examples: paceline status; paceline status --json | jq '.[0].step'")(status)
             verbs.command("top", epilog="Examples: paceline top; paceline top | tee top.log")(top)
             self.add_command(typer.main.get_command(data_verbs), "data")

@@ -105,6 +105,15 @@ class JobOptions(OptionTable):
             "9100",
         ),
     )
+    observe: Path | None = option(
+        None,
+        "Keep where the time of each worker's steps goes in this folder, in files that stay small. At the end of the "
+        "job it has a timeline of all workers (trace.json.gz, for ui.perfetto.dev) and their curves for TensorBoard; "
+        "paceline report FOLDER makes one page of it. What an earlier job has left there is replaced. Needs pip "
+        "install 'paceline[observe]'. Default: no folder.",
+        metavar="FOLDER",
+        use=Use.RANKS,
+    )
     start_timeout_seconds: float | None = option(
         None,
         "How long the workers may take to connect to each other, counted from when all have started to connect. "

@@ -33,6 +33,7 @@ import numpy as np
 
 from paceline.comm.group import Array
 from paceline.comm.process_facts import NUM_FACTS, ProcessFacts
+from paceline.observe.step_files import ENTRY_BITS, Entry
 
 
 class Phase(IntEnum):
@@ -102,16 +103,21 @@ class StepClock:
         self._num_counts = 0
         """Messages with which steps have begun: the same on all ranks."""
         self._step_began_at = 0.0
+        self._input_before = 0
+        """Nanoseconds of input that were untold then: where nobody hears, they are never told."""
         self.input_came_at: Callable[[], float] | None = None
         """When the execution that is going on had its batch, in seconds since 1970; None: nobody knows."""
         self.hear: Callable[[int, int, Array], None] | None = None
         """Is told what ranks have told: the first of them, how many there are in the whole, and `NUM_NUMBERS` of each,
         int64. Of an execution without a first message, what this rank has told itself."""
+        self.note: Callable[[int], object] | None = None
+        """Is told of each phase that has ended, as `observe/step_files.py` spells entries."""
 
     def begin(self) -> bool:
         """A `fit` begins: what was before belongs to no step. False: another one is timed already."""
         if self._has_begun:
             return False
+        self._phase = Phase.START  # for who notes phases: what was before is no part of steps
         self.switch(Phase.REST)
         self._untold = [0] * (_NUM_PHASES + 1)
         self._has_begun = self._is_first = True
@@ -137,6 +143,8 @@ class StepClock:
         now, before = self._now(), self._phase
         self._untold[before] += now - self._since
         self._since, self._phase = now, phase
+        if self.note is not None:
+            self.note(now << ENTRY_BITS | before)
         return before
 
     # Context managers would be shorter, and would cost each step three times as much.
@@ -165,11 +173,13 @@ class StepClock:
             return
         if self._is_first:
             self._is_first = False
+            self._phase = Phase.START
             self.switch(Phase.START)
             before, self._untold = sum(self._untold), [0] * (_NUM_PHASES + 1)
             self._untold[Phase.START] = before
         self._num_steps, self._was_counted, self._has_combined = num_steps, False, False
         self._step_began_at = time.time()
+        self._input_before = self._untold[Phase.INPUT]
         self.switch(Phase.INPUT)
 
     def step_ended(self) -> None:
@@ -198,14 +208,22 @@ class StepClock:
         """
         if self.input_came_at is not None and self.input_came_at() < self._step_began_at:
             return False
-        whole, self._untold[Phase.INPUT] = self._untold[Phase.INPUT], 0
+        whole = self._untold[Phase.INPUT] - self._input_before
+        self._untold[Phase.INPUT] = self._input_before
         if self.input_came_at is None:
             self._untold[Phase.WHOLE] += whole
+            self._note_awaited(whole, -1)
             return True
         awaited = min(max(int((self.input_came_at() - self._step_began_at) * 1e9), 0), whole)
-        self._untold[Phase.INPUT] = awaited
+        self._untold[Phase.INPUT] += awaited
         self._untold[Phase.COMPUTE] += whole - awaited
+        self._note_awaited(whole, awaited)
         return True
+
+    def _note_awaited(self, whole: int, awaited: int) -> None:
+        if self.note is not None:
+            self.note(whole << ENTRY_BITS | Entry.FIRST)
+            self.note(awaited << ENTRY_BITS | Entry.AWAITED)
 
     def tracing(self) -> None:
         """The execution that has begun is traced first: it says nothing about those to come."""

@@ -27,12 +27,14 @@ from paceline.comm.axes import DATA, Axes
 from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.step_flags import StepFlags
 from paceline.events.bus import bus
+from paceline.events.worker_events import RecordsFailed
 from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Joining, Left, Message
 
 if TYPE_CHECKING:
     from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
     from paceline.comm.step_clock import StepClock
+    from paceline.comm.step_recorder import StepRecorder
 
     Place = tuple[ClusterSpec, Task]
 
@@ -84,6 +86,9 @@ class World:
         """Whether something has been asked for that all ranks compute together: a sum, rows, a gathered tensor."""
         self.communication = Communication.MPI
         """What carries the numbers, from `connect_through` on."""
+        observe = read_variables(JobOptions, os.environ, "observe").observe
+        self._observe = observe.absolute() if observe is not None and self.launched else None
+        """Where this rank keeps its steps, as seen from where it starts. Without a launcher nobody would read them."""
         self.flags = StepFlags()
         """What ranks want of each other at the end of a step."""
         self._connect = connect
@@ -91,6 +96,8 @@ class World:
         self._line = line
         self._leave = leave
         self._is_cut_off = False
+        self.recorder: StepRecorder | None = None
+        """Keeps this rank's steps, from the first one on, if somebody wants them."""
         self._axes = Axes(identity.rank, identity.world_size, self._form, lambda: self.tell(Joined()))
 
     @functools.cached_property
@@ -103,7 +110,19 @@ class World:
         """Where the time of this rank's steps goes."""
         from paceline.comm.step_clock import StepClock  # needs NumPy, as only a script that trains does
 
-        return StepClock()
+        clock = StepClock()
+        if self._observe is not None:
+            from paceline.comm.step_recorder import StepRecorder  # most jobs have none
+
+            def failed(reason: str) -> None:
+                clock.note = None
+                bus.emit(RecordsFailed(self.rank, reason))
+
+            self.recorder = StepRecorder(self._observe, self.identity, socket.gethostname(), failed)
+            clock.note = self.recorder.note
+            bus.subscribe(self.recorder.hear)
+            self.recorder.start()
+        return clock
 
     @property
     def rank(self) -> int:
@@ -235,12 +254,17 @@ class World:
         Raises:
             RuntimeError: the script has closed what MPI needs to leave.
         """
+        self._end_records()
         self.tell(Finishing())
         if self.formed:
             self._need_line()
             self.group.close()
         self._leave()
         self.tell(Left())
+
+    def _end_records(self) -> None:
+        if self.recorder is not None:
+            self.recorder.close()
 
     def _need_line(self) -> None:
         """Before MPI uses the other descriptor that the launcher gave: a script closes both or none."""
@@ -251,6 +275,7 @@ class World:
 
     def fail(self, report: Failed) -> None:
         """The script has failed: tell the agent. The caller leaves without `finish`, which would hang."""
+        self._end_records()
         self.tell(report)
         if self._is_cut_off:
             print((report.traceback or report.exception).rstrip(), file=sys.stderr, flush=True)

@@ -37,6 +37,19 @@ class HostLost(Event, frozen=True):
     """Completes the sentence "host a …"."""
 
 
+class ClockMeasured(Event, frozen=True):
+    """How far the clock of another host is from the launcher's, by the quickest heartbeat since the last time."""
+
+    host: str
+    """Its name."""
+    clock_seconds: float
+    """The launcher's monotonic clock, when that heartbeat came."""
+    offset_seconds: float
+    """How far the other host's monotonic clock was ahead; it counts from the start of that machine."""
+    error_seconds: float
+    """By how much that may be wrong: half of the round trip."""
+
+
 class GenerationBegan(Event, frozen=True):
     """The workers start, for the first time or again."""
 
@@ -216,6 +229,7 @@ FromHead = (
     JobBegan
     | HostJoined
     | HostLost
+    | ClockMeasured
     | GenerationBegan
     | WorkerStarted
     | RanksWaiting

@@ -176,6 +176,13 @@ class SnapshotFailed(OfRank, frozen=True):
     """The error."""
 
 
+class RecordsFailed(OfRank, frozen=True):
+    """This rank's steps are not kept for ``--observe`` any more; emitted by one of its threads."""
+
+    reason: str
+    """The error."""
+
+
 class Preempted(OfRank, frozen=True):
     """All ranks stop after this step; a last snapshot is being written."""
 
@@ -208,6 +215,7 @@ FromWorker = (
     | StragglerFound
     | SnapshotTaken
     | SnapshotFailed
+    | RecordsFailed
     | Preempted
     | FaultInjected
 )

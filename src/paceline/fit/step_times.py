@@ -8,7 +8,7 @@ parameter servers, in pipelines and with one worker no such message is sent: the
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,7 +51,8 @@ def timed(run: Run) -> Iterator[None]:
         with clock.during(Phase.VALIDATION):
             yield
         return
-    run.step_times = StepTimes(world.rank, clock) if world.is_chief else None
+    record = None if world.recorder is None else world.recorder.waited
+    run.step_times = StepTimes(world.rank, clock, record) if world.is_chief else None
     clock.hear = None if run.step_times is None else run.step_times.hear
     untold: list[int] = []
     try:
@@ -81,12 +82,14 @@ class StepTimes:
     Args:
         rank: The chief's.
         clock: The chief's.
+        record: Is told of each few steps, too.
     """
 
-    def __init__(self, rank: int, clock: StepClock) -> None:
+    def __init__(self, rank: int, clock: StepClock, record: Callable[[Totals], None] | None = None) -> None:
         self._rank = rank
         self._clock = clock
         self._began_at = self._said_at = time.monotonic()
+        self._record = record
         self._account = StepAccount(1)
         self._epoch = Totals(1)
         self._since_line = Totals(1)
@@ -167,6 +170,8 @@ class StepTimes:
 
     def _settle(self) -> None:
         latest = self._account.settled()
+        if self._record is not None and latest.num_ranks > 1:
+            self._record(latest)
         for totals in (self._epoch, self._since_line, self._all, self._latest):
             totals.add(latest)
         if self._latest.num_steps >= _JUDGED_STEPS:

@@ -35,7 +35,7 @@ from paceline.launcher.generations.supervision import Supervision
 from paceline.launcher.hosts.gathering import Gathering, Member, NotGatheredError
 from paceline.launcher.hosts.placement import Lineup, Station, generation_orders
 from paceline.launcher.job import JobDescription
-from paceline.launcher.live.live import shown_live
+from paceline.launcher.live.live import program_text, shown_live
 from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.text_stream import TextOutput
 from paceline.launcher.output.usual_lines import asks_for_all
@@ -130,6 +130,11 @@ class Head:
         self._bus.subscribe(show)
         live = shown_live(self._job, self._job_id, self._ledger.account, self._say)
         self._bus.subscribe(lifetimes.enter_context(live))
+        if (folder := self._job.options.observe) is not None:
+            from paceline.launcher.observation import observed  # most jobs are not, and should start quickly
+
+            program = program_text(self._job)
+            self._bus.subscribe(lifetimes.enter_context(observed(folder, self._job_id, program, self._say)))
 
     def _say(self, line: str) -> None:
         self._bus.emit(Notice((f"paceline: {line}",)))

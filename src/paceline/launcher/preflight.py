@@ -33,6 +33,7 @@ def refuse_impossible(job: JobDescription) -> None:
     options, is_worker = job.options, not job.hosts
     faults = [
         _folder_fault("--log-dir", options.log_dir),
+        _folder_fault("--observe", options.observe),
         _file_fault("--secret-file", options.secret_file),
         _command_fault("--ssh-command", options.ssh_command),
     ]

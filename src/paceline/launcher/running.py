@@ -59,7 +59,7 @@ def check(job: JobDescription) -> None:
     """Refuses a job that cannot be run on this host.
 
     Raises:
-        ConfigurationError: TF_CONFIG, the backend of Keras, the log folder or the number of workers is wrong.
+        ConfigurationError: TF_CONFIG, the backend of Keras, a folder or the number of workers is wrong.
     """
     if not job.hosts:
         check_open_files(job)  # else each host does for itself
@@ -69,10 +69,13 @@ def check(job: JobDescription) -> None:
         read_tf_config(job.environment)  # a broken one is refused, although it will be replaced
     check_keras_backend(job.environment)
     refuse_impossible(job)
-    if job.options.log_dir is not None and not job.options.dry_run:
-        try:
-            job.options.log_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as fault:
-            raise ConfigurationError(
-                f"--log-dir: received {str(job.options.log_dir)!r}; expected a writable folder ({fault}) [option]"
-            ) from fault
+    if job.options.dry_run:
+        return
+    for flag, folder in (("--log-dir", job.options.log_dir), ("--observe", job.options.observe)):
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as fault:
+                raise ConfigurationError(
+                    f"{flag}: received {str(folder)!r}; expected a writable folder ({fault}) [option]"
+                ) from fault

@@ -286,7 +286,14 @@ class Over(TaggedRecord, frozen=True):
 
 
 class Heartbeat(TaggedRecord, frozen=True):
-    """Still there."""
+    """Still there. It says what time it is here, as `paceline.rendezvous.clocks` wants to know."""
+
+    sent_ns: int = 0
+    """Nanoseconds of the sender's monotonic clock."""
+    echo_ns: int = 0
+    """`sent_ns` of the last one that has come from the other end; 0: none has."""
+    held_ns: int = 0
+    """How long ago that came."""
 
 
 Report = Started | Wrote | Spoke | Garbled | Complaint | Examined | Fence | WorkerEnded | Interrupt

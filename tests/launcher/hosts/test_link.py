@@ -7,6 +7,7 @@ import pytest
 
 from paceline.launcher.hosts.link import Link
 from paceline.rendezvous.agent_messages import Kill, Message, Over, Tell
+from paceline.rendezvous.clocks import Measured
 from paceline.rendezvous.connection import SILENCE_LIMIT_SECONDS, Connection
 from paceline.wire.frames import frame
 from turned_loop import TurnedLoop
@@ -133,3 +134,15 @@ def test_the_last_words_of_what_carries_the_line_complete_the_reason():
     loop.turn()
     assert lost == ["is gone: the connection to it was closed; its last output: MemoryError"]
     loop.close()
+
+
+def test_heartbeats_measure_the_other_ends_clock(ends: Ends):
+    measured: list[Measured | None] = []
+    ends.ours.on_clock = lambda: measured.append(ends.ours.clock.take())
+    ends.start()
+    for _ in range(6):
+        ends.pass_time(1.0)
+    assert measured
+    assert measured[0] is not None
+    assert abs(measured[0].offset) <= measured[0].error, "both ends are in this process"
+    assert ends.heard == []

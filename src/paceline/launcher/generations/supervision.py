@@ -15,6 +15,7 @@ from msgspec import structs
 from paceline.cluster.launched import slot_holders
 from paceline.events.bus import Bus
 from paceline.events.head_events import (
+    ClockMeasured,
     GenerationBegan,
     GenerationEnded,
     HangFound,
@@ -50,7 +51,7 @@ from paceline.launcher.generations.generation import Generation
 from paceline.launcher.generations.names import names_of
 from paceline.launcher.output.screen import Screen
 from paceline.launcher.output.worker_output import WorkerOutput
-from paceline.launcher.workers.crew import Crew
+from paceline.launcher.workers.crew import Crew, Heard
 from paceline.rendezvous import agent_messages, pmi
 from paceline.rendezvous.agent_messages import (
     Begin,
@@ -63,7 +64,6 @@ from paceline.rendezvous.agent_messages import (
     Order,
     Release,
     Replace,
-    Report,
     Spoke,
     Started,
     WorkerEnded,
@@ -167,7 +167,7 @@ class Supervision:
         self.told_by = self.told_by or number
         self._on(SignalReceived(number))
 
-    def hear(self, report: Report | HostLost) -> None:
+    def hear(self, report: Heard) -> None:
         """A crew tells what has happened on its host."""
         match report:
             case Started():
@@ -191,6 +191,8 @@ class Supervision:
                 self._on(SignalReceived(number, is_relayed=True))
             case HostLost() | WorkerEnded():
                 self._ended(report)
+            case ClockMeasured():
+                self._bus.emit(report)
 
     def _started(self, rank: int, pid: int) -> None:
         host = self._crew_of[rank].facts.hostname

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from paceline.errors import EXIT_UNAVAILABLE
-from paceline.events.head_events import HostLost
+from paceline.events.head_events import ClockMeasured, HostLost
 from paceline.launcher.event_loop import in_background
 from paceline.launcher.hosts.link import Link
 from paceline.launcher.workers.address_check import Probe, look_for
-from paceline.launcher.workers.crew import Crew
+from paceline.launcher.workers.crew import Crew, Heard
 from paceline.rendezvous import channel
 from paceline.rendezvous.agent_messages import (
     Begin,
@@ -33,7 +33,6 @@ from paceline.rendezvous.agent_messages import (
     Refused,
     Release,
     Replace,
-    Report,
     Seen,
     SnapshotFound,
     Spoke,
@@ -123,11 +122,11 @@ class HostAgent:
                 self._own_output.say([stopped_text(number)])
             self._over(exit_code_between(number, takes_snapshots=self.takes_snapshots))
 
-    def report(self, report: Report | HostLost) -> None:
+    def report(self, report: Heard) -> None:
         """Passes on what the crew tells; what workers write is shown here where there is somebody to read it."""
         match report:
-            case HostLost():
-                raise AssertionError(report)  # an agent is never lost to itself
+            case HostLost() | ClockMeasured():
+                raise AssertionError(report)  # an agent is never lost to itself, nor is its clock another one
             case Wrote() if self._own_output is not None:
                 self._own_output.feed(report.rank, report.stream, report.data, time.monotonic())
                 return

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from paceline.rendezvous.agent_messages import Heartbeat, Message, decode
+from paceline.rendezvous.clocks import PeerClock
 from paceline.rendezvous.connection import (
     HEARTBEAT_INTERVAL_SECONDS,
     SILENCE_LIMIT_SECONDS,
@@ -40,6 +41,10 @@ class Link:
         self._last_words = last_words
         self._on_message: OnMessage = _ignore
         self._on_lost: OnLost = _ignore
+        self.clock = PeerClock()
+        """How far the other end's clock is from this one's."""
+        self.on_clock: Callable[[], None] = lambda: None
+        """Called when a measurement of it is due."""
         self._open = True
         self._lost_because: str | None = None
 
@@ -82,7 +87,7 @@ class Link:
         """Gives a sign of life now, for an end whose event loop is held up: it cannot hear the other either."""
         if self._open:
             self._connection.heard_at = self._loop.time()
-            self._connection.send(Heartbeat())
+            self._connection.send(self.clock.heartbeat())
 
     def fail(self, reason: str) -> None:
         """Ends the line as if the other end were gone; `reason` completes the sentence "host a …"."""
@@ -96,11 +101,15 @@ class Link:
         if self._connection.is_silent():
             self.fail(f"is gone: no message from it for {SILENCE_LIMIT_SECONDS:g} s")
             return
-        self._connection.send(Heartbeat())
+        self._connection.send(self.clock.heartbeat())
         self._loop.call_later(HEARTBEAT_INTERVAL_SECONDS, self._beat)
 
     def _hear(self, message: Message) -> None:
-        if not isinstance(message, Heartbeat):
+        if isinstance(message, Heartbeat):
+            self.clock.hear(message)
+            if self.clock.is_due:
+                self.on_clock()
+        else:
             self._on_message(message)
 
     def _lose(self, reason: str) -> None:

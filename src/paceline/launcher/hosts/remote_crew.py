@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from paceline.cluster.spec import Address
-from paceline.events.head_events import HostLost
+from paceline.events.head_events import ClockMeasured, HostLost
 from paceline.launcher.hosts.link import Link
 from paceline.launcher.workers.crew import Crew, CrewListener
 from paceline.rendezvous.agent_messages import (
@@ -53,6 +53,7 @@ class RemoteCrew(Crew):
         self._seen: asyncio.Future[tuple[str, ...]] | None = None
         self._snapshot: asyncio.Future[str] | None = None
         self._lost_because: str | None = None
+        link.on_clock = self._tell_clock
         link.attach(self._hear, self._lose)
 
     @property
@@ -148,6 +149,7 @@ class RemoteCrew(Crew):
             if self._snapshot is not None and not self._snapshot.done():
                 self._snapshot.set_result(message.name)
         elif isinstance(message, Finished):
+            self._tell_clock()
             self._finished.set()
         elif isinstance(message, Unfit):
             self.link.fail(message.reason)
@@ -156,6 +158,11 @@ class RemoteCrew(Crew):
                 self._listener(message)
             else:
                 self.link.fail(f"sent a message out of turn ({type(message).__name__})")
+
+    def _tell_clock(self) -> None:
+        if self._listener is not None and (quickest := self.link.clock.take()) is not None:
+            at, offset, error = (nanoseconds / 1e9 for nanoseconds in quickest)
+            self._listener(ClockMeasured(self._facts.hostname, at, offset, error))
 
     def _lose(self, reason: str) -> None:
         self._lost_because = reason

@@ -41,7 +41,7 @@ def shown_live(
         What is to hear the events of the job.
     """
     began_at = time.monotonic()
-    state = JobState(job_id, _program(job), socket.gethostname(), os.getpid(), job.options.max_restarts, began_at)
+    state = JobState(job_id, program_text(job), socket.gethostname(), os.getpid(), job.options.max_restarts, began_at)
     lock = threading.Lock()
 
     def hear(event: Event) -> None:
@@ -61,7 +61,8 @@ def shown_live(
         yield guarded(hear)
 
 
-def _program(job: JobDescription) -> str:
+def program_text(job: JobDescription) -> str:
+    """What the workers run, as a user would type it."""
     if job.program is None:
         return shlex.join(job.command)
     return shlex.join([*(["-m"] if job.program.is_module else []), job.program.target, *job.program.arguments])

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from paceline.cluster.spec import Address
-from paceline.events.head_events import HostLost
+from paceline.events.head_events import ClockMeasured, HostLost
 from paceline.rendezvous.agent_messages import Begin, HostFacts, Order, Report
 
 UNSEEN_EXIT = 256
@@ -17,7 +17,9 @@ UNSEEN_EXIT = 256
 START_AGAIN = "Start all ranks again with the same commands."
 """What the user of workers that were started by hand is told to do."""
 
-CrewListener = Callable[[Report | HostLost], None]
+Heard = Report | HostLost | ClockMeasured
+"""What the crews of a generation tell of their hosts."""
+CrewListener = Callable[[Heard], None]
 """Who is told what the crews of a generation do; called in the event loop's thread."""
 
 

@@ -14,12 +14,11 @@ from paceline.cluster.job_directory import free_bytes
 from paceline.cluster.launched import WorkerIdentity, slot_holders
 from paceline.cluster.spec import Address, ClusterSpec
 from paceline.errors import EXIT_UNAVAILABLE
-from paceline.events.head_events import HostLost
 from paceline.events.worker_events import BatchDone, StepDone
 from paceline.launcher.event_loop import in_background
 from paceline.launcher.existing_snapshots import newest_snapshot
 from paceline.launcher.job import JobDescription
-from paceline.launcher.workers.crew import Crew, CrewListener
+from paceline.launcher.workers.crew import Crew, CrewListener, Heard
 from paceline.launcher.workers.guard_line import GuardLine
 from paceline.launcher.workers.host_resources import share_cores, usable_cores
 from paceline.launcher.workers.process_state import Standstill, is_stopped, memory_kills, process_state
@@ -44,7 +43,6 @@ from paceline.rendezvous.agent_messages import (
     Order,
     Release,
     Replace,
-    Report,
     Spoke,
     Started,
     Terminate,
@@ -220,7 +218,7 @@ class LocalCrew(Crew):
         for worker in self._workers.values():
             worker.hold_output(held, self._loop, self._hear)
 
-    def _hear(self, report: Report | HostLost) -> None:
+    def _hear(self, report: Heard) -> None:
         """What a worker says, adds to it what only its parent knows, and passes it on."""
         match report:
             case Spoke(rank=rank, message=message) if self._standbys is not None:

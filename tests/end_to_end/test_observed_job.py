@@ -1,0 +1,94 @@
+"""`paceline run --observe`: the same bits, a timeline of all ranks, and a full disk that costs one line."""
+
+import gzip
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from programs import run_python, run_workers
+
+pytestmark = pytest.mark.processes
+
+SCRIPT = Path(__file__).parent / "observed_job.py"
+STEPS = 90
+LIMIT_SECONDS = 120
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "paceline-test", str(folder)]
+    if subprocess.run(mount, capture_output=True, timeout=LIMIT_SECONDS).returncode:
+        pytest.skip("a small disk is a tmpfs, which only root may mount; CI runs as root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True, timeout=LIMIT_SECONDS)
+
+
+def trace_of(folder: Path) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = json.loads(gzip.decompress((folder / "trace.json.gz").read_bytes()))["traceEvents"]
+    return events
+
+
+def weights(folder: Path, rank: int) -> list[bytes]:
+    with np.load(folder / f"{rank}.npz") as archive:
+        return [archive[name].tobytes() for name in sorted(archive)]
+
+
+def trained(folder: Path, *options: str) -> tuple[list[list[bytes]], list[str]]:
+    """Each rank's weights, and what was said of the records."""
+    ended = run_workers(2, "--seed", "1", *options, SCRIPT, folder / "weights", folder=folder)
+    assert ended.code == 0, ended.output
+    told = [line for line in ended.output.splitlines() if "[observe]" in line]
+    return [weights(folder / "weights", rank) for rank in range(2)], told
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> list[list[bytes]]:
+    """Each rank's weights without records."""
+    return trained(tmp_path_factory.mktemp("plain"))[0]
+
+
+def test_a_full_disk_costs_one_line_and_no_bit(tmp_path: Path, full_disk: Path, plain: list[list[bytes]]) -> None:
+    found, told = trained(tmp_path, "--observe", str(full_disk))
+    assert found == plain
+    assert len(told) == 1, told
+
+
+def test_weights_are_the_same_bits_and_each_step_of_each_rank_is_in_the_timeline(
+    tmp_path: Path, plain: list[list[bytes]]
+) -> None:
+    assert trained(tmp_path, "--observe", "seen") == (plain, [])
+    events = trace_of(tmp_path / "seen")
+    steps = Counter(event["tid"] for event in events if event["name"].startswith("step "))
+    assert len(steps) == 2
+    assert all(number == STEPS - 1 for number in steps.values()), "the first one is traced, which is start"
+    assert {"first message", "compute", "messages", "start", "validation"} <= {event["name"] for event in events}
+    assert [event["name"] for event in events if event["name"].startswith("epoch ")] == [
+        f"epoch {epoch} ended" for epoch in range(3)
+    ]
+    ran = run_python("-m", "paceline", "report", "seen", folder=tmp_path)
+    assert ran.code == 0, ran.output
+    page = (tmp_path / "seen" / "report.html").read_text()
+    assert page.count("<svg") == 4
+    assert "What helps" in page or "Nothing stands out" in page
+    runs = sorted(path.name for path in (tmp_path / "seen" / "tensorboard").iterdir())
+    assert runs == ["rank 0", "rank 1"]
+
+
+def test_a_rank_that_is_killed_leaves_its_steps_and_its_end(tmp_path: Path) -> None:
+    ended = run_workers(2, "--observe", "seen", SCRIPT, tmp_path / "weights", "dies", folder=tmp_path)
+    assert ended.code != 0
+    events = trace_of(tmp_path / "seen")
+    [killed] = [event for event in events if event["name"] == "killed (SIGKILL)" and event["args"]["rank"] == 1]
+    of_rank = [event for event in events if event["ph"] == "X" and event["tid"] == killed["tid"]]
+    assert of_rank
+    assert max(event["ts"] + event["dur"] for event in of_rank) <= killed["ts"] + 1_000_000
