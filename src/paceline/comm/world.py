@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from paceline.cluster.spec import ClusterSpec
     from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
+    from paceline.comm.sharing import Sharing
     from paceline.comm.step_clock import StepClock
 
     Place = tuple[ClusterSpec, Task]
@@ -87,6 +88,8 @@ class World:
         """What carries the numbers, from `connect_through` on."""
         self.flags = StepFlags()
         """What ranks want of each other at the end of a step."""
+        self.sharing: Sharing | None = None
+        """By what rows are shared out anew while a `fit` lasts; None: they are not."""
         self._connect = connect
         self._over: Callable[[Group], Group] = lambda messages: messages
         self._line = line
