@@ -132,8 +132,8 @@ class JobOptions(OptionTable):
     shares: str | None = option(
         None,
         "How the rows of each batch are shared out, one number for each worker in the order of ranks. 3,1: worker 0 "
-        "computes three quarters of them, worker 1 a quarter. auto: workers that compute longer get fewer rows, and which "
-        "rows a worker computes depends on the clock. For workers that are not equally fast; the numbers stay those of "
+        "computes three quarters of them, worker 1 a quarter. auto: workers that compute longer get fewer rows; who "
+        "computes which rows depends on the clock. For workers that are not equally fast; the numbers stay those of "
         "one worker. Default: all workers have as many rows.",
         metavar="auto|N,N,...",
         check=Grammar(

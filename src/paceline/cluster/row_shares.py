@@ -14,7 +14,6 @@ from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import read_variables
 from paceline.errors import ConfigurationError
 
-
 AUTO = "auto"
 
 
@@ -53,6 +52,12 @@ def check_number(number: int, num_workers: int) -> None:
             f"worker{'s' * (num_workers > 1)}: each worker needs one, in the order of ranks, such as --shares "
             f"{','.join(['1'] * num_workers)} [shares]"
         )
+
+
+def check_text(shares: str, num_workers: int) -> None:
+    """As `check_number`, of what the option says."""
+    if shares != AUTO:
+        check_number(len(shares.split(",")), num_workers)
 
 
 def refuse_shares(strategy: str, variables: Mapping[str, str] = os.environ) -> None:

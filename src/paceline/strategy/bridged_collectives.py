@@ -47,7 +47,8 @@ def rows_of_ranks(world: World, rows: int) -> Array:
         if sharing is not None:
             sharing.step_has_begun()
     world.flags.receive(int(told[0]))
-    return of_ranks[0]
+    rows_by_rank: Array = of_ranks[0]
+    return rows_by_rank
 
 
 class BridgedCollectives(GraphCollectives):

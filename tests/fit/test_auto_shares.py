@@ -1,0 +1,37 @@
+"""``--shares auto``: N workers compute what one does while shares change, and all of them agree on each batch's rows."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from worlds import Worlds
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+SCRIPT = Path(__file__).parent / "auto_shares_jobs.py"
+CASES = (
+    "arrays",
+    "whole_batches",
+    "maps_before_and_behind_the_batch",
+    "maps_of_batches_of_one_size",
+    "steps_over_epochs_of_one_iterator",
+    "short_epochs",
+    "items",
+    "generator",
+    "rows_by_index",
+)
+BY_PACELINE = ("rows_by_index",)
+"""Which plain Keras does not know."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_changing_shares_change_no_number(worlds: Worlds, case: str) -> None:
+    alone = worlds.not_launched if case in BY_PACELINE else worlds.plain
+    [one], several = alone.run(SCRIPT, case).told, worlds.of(2, shares="auto").run(SCRIPT, case).told
+    rows = several[0]["rows"]
+    assert len({tuple(each) for each in rows}) > 3, "shares have not changed"
+    assert all(other == several[0] for other in several)
+    for name in one.keys() - {"rows"}:
+        ours, theirs = (np.concatenate([np.ravel(part) for part in each[name]]) for each in (several[0], one))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12, err_msg=name)
