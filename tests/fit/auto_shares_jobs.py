@@ -64,7 +64,8 @@ def train(data: dict[str, Any], seen: Seen) -> dict[str, Any]:
     layers = [keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.2, seed=1)]
     model = keras.Sequential([*layers, keras.layers.BatchNormalization(), keras.layers.Dense(4)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    steps = data.pop("steps_per_execution", 1)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], steps_per_execution=steps)
     seen.follow()
     x, y = table()
     options = {"epochs": 2, "verbose": 0, "validation_data": (x[:50], y[:50]), "validation_batch_size": 8, **data}
@@ -100,7 +101,7 @@ def maps_of_batches_of_one_size() -> Any:
 @case
 def steps_over_epochs_of_one_iterator() -> Any:
     rows = tf.data.Dataset.from_tensor_slices(table()).map(lambda x, y: (x * 2.0, y))
-    return {"x": rows.batch(BATCH).repeat().prefetch(30), "steps_per_epoch": 25, "steps_per_execution": 1}
+    return {"x": rows.batch(BATCH).repeat().prefetch(30), "steps_per_epoch": 25, "steps_per_execution": 5}
 
 
 @case

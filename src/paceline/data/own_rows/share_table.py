@@ -109,7 +109,7 @@ class ShareTable:
         def bounds(number: Any) -> Any:
             table = asked()
             if table is None:
-                return np.zeros(3, np.int64)
+                return np.ones(3, np.int64)  # who reads on reads nothing that anybody takes
             firsts = begins(table.shares_of(int(number)))
             return np.array([firsts[table._rank], firsts[table._rank + 1], firsts[-1]], np.int64)
 
@@ -118,8 +118,7 @@ class ShareTable:
 
         def own(rows: Any) -> tuple[Any, Any]:
             dtype = rows.dtype if tf.is_tensor(rows) else tf.int64
-            begin_end = tf.cast(rows, tf.int64) * found[:2] // tf.maximum(found[2], 1)
-            begin, end = tf.unstack(tf.cast(begin_end, dtype))
+            begin, end = (tf.cast(tf.cast(rows, tf.int64) * found[at] // found[2], dtype) for at in (0, 1))
             return begin, end
 
         return own
