@@ -101,7 +101,7 @@ def maps_of_batches_of_one_size() -> Any:
 @case
 def steps_over_epochs_of_one_iterator() -> Any:
     rows = tf.data.Dataset.from_tensor_slices(table()).map(lambda x, y: (x * 2.0, y))
-    return {"x": rows.batch(BATCH).repeat().prefetch(30), "steps_per_epoch": 25, "steps_per_execution": 5}
+    return {"x": rows.batch(BATCH).repeat().prefetch(3), "steps_per_epoch": 25, "steps_per_execution": 5}
 
 
 @case

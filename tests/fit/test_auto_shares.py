@@ -1,4 +1,4 @@
-"""``--shares auto``: N workers compute what one does while shares change, and all of them agree on each batch's rows."""
+"""``--shares auto``: N workers compute what one does while shares change, and agree on the rows of each batch."""
 
 from pathlib import Path
 

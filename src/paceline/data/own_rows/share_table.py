@@ -27,7 +27,6 @@ Cut = Callable[[Any], tuple[Any, Any]]
 
 _AHEAD = 4
 """So many batches a rank may read during a message."""
-_KEPT = 8
 
 
 class ShareTable:
@@ -59,7 +58,7 @@ class ShareTable:
 
     @property
     def position(self) -> tuple[list[tuple[int, Shares]], int]:
-        """The shares of the batches that are to come, and how many batches rows have been taken of."""
+        """The changes so far, and how many batches rows have been taken of."""
         with self._condition:
             return [*self._changes], self._num_taken
 
@@ -68,7 +67,7 @@ class ShareTable:
         with self._condition:
             self._condition.wait_for(lambda: self._bound is None or number < self._bound)
             self._num_taken = max(self._num_taken, number + 1)
-            return next(shares for first, shares in reversed(self._changes) if first <= number or first == 0)
+            return next(shares for first, shares in reversed(self._changes) if first <= number)
 
     def bound(self) -> int:
         """How many batches rows may be taken of, from the first one on, up to `release`."""
@@ -91,8 +90,6 @@ class ShareTable:
         """
         with self._condition:
             self._changes.append((first, shares))
-            if len(self._changes) > _KEPT:  # nobody reads so far ahead of steps
-                self._changes = [(0, self._changes[1][1]), *self._changes[2:]]
 
     def cut(self, number: Any) -> Cut:
         """Where this rank's rows are in the batch of that number; it is asked for once.
