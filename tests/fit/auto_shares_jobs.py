@@ -1,7 +1,6 @@
 """Training while shares change every few steps: one function a kind of data, each run by every rank, and by Keras."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,38 +15,48 @@ CASES: dict[str, Callable[[], Any]] = {}
 
 
 def run_case(name: str) -> Any:
-    """What a fit has come to, and the numbers of rows that this rank had in its batches."""
+    """What a fit has come to, and how the rows of its steps were shared out."""
     keras.config.set_floatx("float64")
     keras.utils.set_random_seed(3)
-    is_several = "PACELINE_RANK" in os.environ
-    if is_several:
-        from rotating_shares import rotate
-
-        rotate()
-    seen = Seen()
-    result = train(CASES[name](), seen)
-    return {**result, "rows": seen.rows}
-
-
-class Seen:
-    """Notes how the rows of steps were shared out."""
-
-    def __init__(self) -> None:
-        self.rows: list[list[int]] = []
-
-    def follow(self) -> None:
-        if "PACELINE_RANK" not in os.environ:
-            return
+    if name == "clocks_of_a_slow_worker":
+        return clocks_of_a_slow_worker()
+    data = CASES[name]()
+    rows: list[list[int]] = []
+    if "PACELINE_RANK" in os.environ:
         from rotating_shares import Rotating
 
-        seen = self
+        from paceline.fit.auto_shares import AutoShares
 
         class Noting(Rotating):
-            def hear(self, first: int, told: Any, rows: Any) -> Any:
-                seen.rows.append([*rows])
-                return super().hear(first, told, rows)
+            def hear(self, first: int, told: Any, rows_of_ranks: Any) -> Any:
+                rows.append([*rows_of_ranks])
+                return super().hear(first, told, rows_of_ranks)
 
-        sys.modules["paceline.fit.auto_shares"].AutoShares.choose = Noting
+        AutoShares.choose = Noting
+    return {**train(data), "rows": rows}
+
+
+def clocks_of_a_slow_worker() -> dict[str, Any]:
+    """All ranks are told that rank 1 computes twice as long per row; what becomes of the rows of a step."""
+    from paceline.comm.share_choice import ShareChoice
+    from paceline.comm.step_clock import NUM_STEPS, Phase
+    from paceline.fit.auto_shares import AutoShares
+
+    rows_of_steps: list[list[int]] = []
+
+    class Told(ShareChoice):
+        def hear(self, first: int, told: Any, rows: Any) -> Any:
+            told = np.zeros_like(told)
+            if rows_of_steps:
+                told[:, Phase.COMPUTE] = [1e6 * rows_of_steps[-1][0], 2e6 * rows_of_steps[-1][1]]
+                told[:, NUM_STEPS] = 1
+            rows_of_steps.append([*rows])
+            return super().hear(first, told, rows)
+
+    AutoShares.choose = Told
+    x, y = table()
+    train({"x": x, "y": y, "batch_size": BATCH, "epochs": 3})
+    return {"rows": rows_of_steps[-2]}
 
 
 def case(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -60,13 +69,12 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return generator.normal(size=(NUM_ROWS, 8)), generator.integers(0, 4, NUM_ROWS)
 
 
-def train(data: dict[str, Any], seen: Seen) -> dict[str, Any]:
+def train(data: dict[str, Any]) -> dict[str, Any]:
     layers = [keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.2, seed=1)]
     model = keras.Sequential([*layers, keras.layers.BatchNormalization(), keras.layers.Dense(4)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     steps = data.pop("steps_per_execution", 1)
     model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], steps_per_execution=steps)
-    seen.follow()
     x, y = table()
     options = {"epochs": 2, "verbose": 0, "validation_data": (x[:50], y[:50]), "validation_batch_size": 8, **data}
     history = model.fit(**options).history

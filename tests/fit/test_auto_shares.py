@@ -35,3 +35,10 @@ def test_changing_shares_change_no_number(worlds: Worlds, case: str) -> None:
     for name in one.keys() - {"rows"}:
         ours, theirs = (np.concatenate([np.ravel(part) for part in each[name]]) for each in (several[0], one))
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+def test_a_slow_worker_gets_fewer_rows_and_the_chief_says_so(worlds: Worlds) -> None:
+    case = worlds.of(2, shares="auto").run(SCRIPT, "clocks_of_a_slow_worker")
+    assert case.same == {"rows": [8, 4]}
+    assert "rank 1 gets 4 of 12 rows from batch " in case.output
+    assert "it computes 2.0 times as long per row; --shares 8,4 would fix that [shares]" in case.output

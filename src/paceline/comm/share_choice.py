@@ -3,7 +3,7 @@
     told with each step    how long each rank has computed, and of how many rows
     ten steps              the mean of each rank: so long it would compute of other numbers of rows, in proportion
     other ten steps        with the shares that are best for the ten steps before or behind them, steps would be shorter
-                           by a twentieth: other shares, one for each row of a full batch
+                           by three hundredths: other shares, one for each row of a full batch
 
 What a rank computes does not wholly depend on its rows. So the first new shares are not quite right, and the next ones,
 which are chosen from them, are nearer. All ranks compute with the same integers, by operations that give the same bits
@@ -18,7 +18,7 @@ from paceline.comm.step_clock import NUM_STEPS, Phase
 
 _WINDOW_STEPS = 10
 """So many at once are looked at."""
-_GAIN = 0.05
+_GAIN = 0.03
 """Of a step: what other shares must be worth."""
 _APART = (Phase.START, Phase.VALIDATION)
 
