@@ -19,8 +19,6 @@ class Rotating:
 
     every = 5
     """So many steps have the same shares, but for what was read ahead."""
-    num_changes = 0
-    """Since the process began."""
 
     def __init__(self, size: int) -> None:
         self._coming = cycle(SHARES[size])
@@ -32,12 +30,12 @@ class Rotating:
         self._num_steps += 1
         if self._num_steps % self.every:
             return None
-        Rotating.num_changes += 1
         return next(self._coming)
 
 
-def rotate() -> None:
+def rotate(every: int = Rotating.every) -> None:
     """From the next `fit` on, in this process; on all ranks."""
     from paceline.fit.auto_shares import AutoShares
 
+    Rotating.every = every
     AutoShares.choose = Rotating

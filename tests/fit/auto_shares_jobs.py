@@ -23,9 +23,8 @@ def run_case(name: str) -> Any:
     data = CASES[name]()
     rows: list[list[int]] = []
     if "PACELINE_RANK" in os.environ:
-        from rotating_shares import Rotating
-
         from paceline.fit.auto_shares import AutoShares
+        from rotating_shares import Rotating
 
         class Noting(Rotating):
             def hear(self, first: int, told: Any, rows_of_ranks: Any) -> Any:

@@ -1,14 +1,19 @@
 """``--shares auto``: N workers compute what one does while shares change, and agree on the rows of each batch."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from programs import Ended, run_python, run_workers
 from worlds import Worlds
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("together")]
 
+LIMIT_SECONDS = 240.0
+KILLED = Path(__file__).parent / "auto_shares_killed.py"
 SCRIPT = Path(__file__).parent / "auto_shares_jobs.py"
 CASES = (
     "arrays",
@@ -42,3 +47,24 @@ def test_a_slow_worker_gets_fewer_rows_and_the_chief_says_so(worlds: Worlds) -> 
     assert case.same == {"rows": [8, 4]}
     assert "rank 1 gets 4 of 12 rows from batch " in case.output
     assert "it computes 2.0 times as long per row; --shares 8,4 would fix that [shares]" in case.output
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_a_snapshot_with_its_shares_or_with_others(tmp_path: Path) -> None:
+    def weights_of(ended: Ended) -> list[float]:
+        assert ended.code == 0, ended.output
+        lines = {line.partition("END ")[2] for line in ended.output.splitlines() if "END " in line}
+        assert len(lines) == 1, ended.output
+        weights: list[float] = json.loads(lines.pop())
+        return weights
+
+    variables = {"PYTHONPATH": str(KILLED.parent.parent)}
+    alone = weights_of(run_python(KILLED, "-1", folder=tmp_path, limit_seconds=LIMIT_SECONDS, variables=variables))
+    snapshots = ("--snapshot-dir", "snapshots", "--snapshot-every", "2", "--seed", "7")
+    for shares, step in (("auto", 17), ("auto", 33), ("1,3", 39), ("auto", -1)):
+        options = (*snapshots, "--shares", shares, KILLED, str(step))
+        limits: Any = {"folder": tmp_path, "limit_seconds": LIMIT_SECONDS}
+        ended = run_workers(2, *options, **limits, variables=variables)
+        assert ("resuming from the snapshot of step" in ended.output) == (step != 17), ended.output
+        assert step < 0 or ended.code != 0
+    np.testing.assert_allclose(weights_of(ended), alone, rtol=1e-9, atol=1e-12)
