@@ -70,7 +70,8 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 
 def train(data: dict[str, Any]) -> dict[str, Any]:
     layers = [keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.2, seed=1)]
-    model = keras.Sequential([*layers, keras.layers.BatchNormalization(), keras.layers.Dense(4)])
+    more = [keras.layers.BatchNormalization(), keras.layers.Dense(4)]
+    model = data.pop("model", None) or keras.Sequential([*layers, *more])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     steps = data.pop("steps_per_execution", 1)
     model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], steps_per_execution=steps)
@@ -109,6 +110,15 @@ def maps_of_batches_of_one_size() -> Any:
 def steps_over_epochs_of_one_iterator() -> Any:
     rows = tf.data.Dataset.from_tensor_slices(table()).map(lambda x, y: (x * 2.0, y))
     return {"x": rows.batch(BATCH).repeat().prefetch(3), "steps_per_epoch": 25, "steps_per_execution": 5}
+
+
+@case
+def a_layer_with_a_state_for_each_row() -> Any:
+    """It goes on in the next batch where it was in this one, whoever has the row then."""
+    x, y = table()
+    layers = [keras.Input(batch_shape=(BATCH, 4, 2)), keras.layers.LSTM(5, stateful=True), keras.layers.Dense(4)]
+    x, y = x[: 31 * BATCH].reshape(-1, 4, 2), y[: 31 * BATCH]
+    return {"model": keras.Sequential(layers), "x": x, "y": y, "batch_size": BATCH, "validation_data": None}
 
 
 @case

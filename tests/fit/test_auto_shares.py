@@ -21,6 +21,7 @@ CASES = (
     "maps_before_and_behind_the_batch",
     "maps_of_batches_of_one_size",
     "steps_over_epochs_of_one_iterator",
+    "a_layer_with_a_state_for_each_row",
     "short_epochs",
     "items",
     "generator",
