@@ -23,6 +23,7 @@ QUESTIONS = (
     "parameter_server_tables",
     "pipelines",
     "parameter_server_recovery",
+    "shares",
     "staleness",
     "ingestion",
     "predict",

@@ -65,14 +65,14 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Shared:
-    """Workers that have rows by ``--shares``."""
+    """Workers that have rows by ``--shares``; with ``auto`` two, whose shares change every few steps."""
 
     shares: str
 
     @property
     def workers(self) -> int:
         """How many they are."""
-        return len(self.shares.split(","))
+        return 2 if self.shares == "auto" else len(self.shares.split(","))
 
     def __str__(self) -> str:
         return f"{self.workers} by {self.shares.replace(',', '-')}"

@@ -22,6 +22,8 @@ from parity_runs import (
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist_group("parity")]
 
 SHARES = Shared("3,1")
+CHANGING = Shared("auto")
+CHANGING_IN_EVERY_CHECK = ("a_rank_without_rows", "dropout")
 SHARED_IN_EVERY_CHECK = ("a_rank_without_rows", "augmentation", "batch_normalization_synchronized", "dropout")
 
 ALLOWED_DRIFT = 2.0
@@ -63,6 +65,10 @@ def _by_shares() -> list[Any]:
     return [
         *(pytest.param(job, SHARES, marks=() if job in SHARED_IN_EVERY_CHECK else pytest.mark.proof) for job in jobs),
         *(pytest.param(job, Shared("1,0,2"), marks=pytest.mark.proof) for job in SHARED_IN_EVERY_CHECK),
+        *(
+            pytest.param(job, CHANGING, marks=() if job in CHANGING_IN_EVERY_CHECK else pytest.mark.proof)
+            for job in jobs
+        ),
     ]
 
 

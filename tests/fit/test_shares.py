@@ -121,7 +121,7 @@ def test_eagerly_the_step_decides() -> None:
 
 def step_rows(local: Any) -> StepRows:
     collectives: Any = None
-    return StepRows(local, 0, 2, collectives)
+    return StepRows(local, 2, collectives)
 
 
 def test_a_tape_takes_its_arguments_by_position_as_tensorflows_does() -> None:

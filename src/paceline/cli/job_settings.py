@@ -10,7 +10,7 @@ from paceline.cli.program import named_program
 from paceline.cluster.control_groups import core_quota
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.option_sources import CommandLine, Variables, settled, users_variables
-from paceline.cluster.row_shares import check_number
+from paceline.cluster.row_shares import check_text
 from paceline.cluster.schedulers import may_be_scheduled
 from paceline.cluster.server_cluster import OPEN_SERVERS, refuse_open_servers
 from paceline.cluster.spec import EVALUATOR, PARAMETER_SERVER, ROLES, WORKER
@@ -87,7 +87,7 @@ def made_job(
         say(f"{OPEN_SERVERS}.")
     in_all = num_workers * (several.nodes.num_nodes if several and several.nodes else 1)
     if options.shares and not options.ps:
-        check_number(len(options.shares.split(",")), in_all)
+        check_text(options.shares, in_all)
     if options.snapshot_dir is not None and "://" not in options.snapshot_dir:
         options = replace(options, snapshot_dir=str(Path(options.snapshot_dir).absolute()))
     if options.chaos:

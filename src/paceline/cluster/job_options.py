@@ -146,11 +146,14 @@ class JobOptions(OptionTable):
     shares: str | None = option(
         None,
         "How the rows of each batch are shared out, one number for each worker in the order of ranks. 3,1: worker 0 "
-        "computes three quarters of them, worker 1 a quarter. For workers that are not equally fast; the numbers stay "
-        "those of one worker. Default: all workers have as many rows.",
-        metavar="N,N,...",
+        "computes three quarters of them, worker 1 a quarter. auto: workers that compute longer get fewer rows; who "
+        "computes which rows depends on the clock. For workers that are not equally fast; the numbers stay those of "
+        "one worker. Default: all workers have as many rows.",
+        metavar="auto|N,N,...",
         check=Grammar(
-            "(?=.*[1-9])[0-9]{1,6}(,[0-9]{1,6})*", "whole numbers with commas between them, not all of them 0", "3,1"
+            "auto|(?=.*[1-9])[0-9]{1,6}(,[0-9]{1,6})*",
+            "auto, or whole numbers with commas between them, not all of them 0",
+            "3,1",
         ),
         use=Use.WORKERS,
     )

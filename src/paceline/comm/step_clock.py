@@ -14,7 +14,7 @@ Who calls what, in this order:
     `timed` (`fit/step_times.py`)         begin                              begin
     hook `on_train_batch_begin`           step_begins                        step_begins
     the step, if it is traced             tracing                            tracing
-    message 1, `total_rows`               count_begins, count_ended          –
+    message 1, `rows_of_ranks`            count_begins, count_ended          –
     other messages                        message_begins, message_ended      (over MPI)
     the next hook, or the end             step_ended                         step_ended, which tells input from compute
     callbacks, agreement, snapshot        enter, leave                       enter, leave
@@ -264,8 +264,11 @@ class StepClock:
             told[rank - first] = self._take()
         return told.reshape(-1)
 
-    def count_ended(self, size: int, told: Array, *, takes_place: bool = True) -> None:
+    def count_ended(self, size: int, told: Array, *, takes_place: bool = True) -> int | None:
         """It has left that message, with the sums over the ranks.
+
+        Returns:
+            The first of the ranks that have told something; None: out of steps that are timed.
 
         Args:
             size: How many ranks there are.
@@ -273,7 +276,7 @@ class StepClock:
             takes_place: Whether a step follows: else the data of some rank have ended.
         """
         if self._phase not in _OF_STEP:
-            return
+            return None
         first = self._first(size)
         self._num_counts += 1
         self._was_counted = True
@@ -282,6 +285,7 @@ class StepClock:
             self.switch(Phase.COMPUTE)
         if (hear := self.hear) is not None:
             hear(first, size, told.reshape(-1, NUM_NUMBERS))
+        return first
 
     def _take(self) -> list[int]:
         """What this rank has to tell, and has told from now on."""

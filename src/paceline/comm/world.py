@@ -33,6 +33,7 @@ from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Jo
 if TYPE_CHECKING:
     from paceline.comm.counted_group import CountedGroup
     from paceline.comm.group import Group
+    from paceline.comm.sharing import Sharing
     from paceline.comm.step_clock import StepClock
     from paceline.comm.step_recorder import StepRecorder
 
@@ -91,6 +92,8 @@ class World:
         """Where this rank keeps its steps, as seen from where it starts. Without a launcher nobody would read them."""
         self.flags = StepFlags()
         """What ranks want of each other at the end of a step."""
+        self.sharing: Sharing | None = None
+        """By what rows are shared out anew while a `fit` lasts; None: they are not."""
         self._connect = connect
         self._over: Callable[[Group], Group] = lambda messages: messages
         self._line = line

@@ -156,6 +156,15 @@ class StragglerFound(OfRank, frozen=True):
     """The same as the chief's line."""
 
 
+class SharesChanged(OfRank, frozen=True):
+    """Under ``--shares auto`` workers get other rows of each batch; emitted by the chief, in one of its threads."""
+
+    rows: list[int]
+    """Of a full batch, by rank."""
+    text: str
+    """The same as the chief's line."""
+
+
 class SnapshotTaken(OfRank, frozen=True):
     """A snapshot is whole, on the disk; emitted by the chief, from the thread that writes."""
 
@@ -213,6 +222,7 @@ FromWorker = (
     | StepsTimed
     | TimeSpent
     | StragglerFound
+    | SharesChanged
     | SnapshotTaken
     | SnapshotFailed
     | RecordsFailed

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from paceline.cluster.row_shares import shares_in
+from paceline.cluster.row_shares import shares_in, text_in
 from paceline.comm.group import Group
 from paceline.comm.script_lines import lines_of_ranks
 from paceline.data.batch_rows import DataDescription, local_slice
@@ -128,7 +128,7 @@ def facts_of(model: Any, data: DataDescription, num_batches: int | None) -> dict
         "batch size": None if data.is_local else data.batch_size,
         "data": data.components,
         _SOURCE: [*data.facts],
-        "shares of rows": [*shares_in()],
+        "shares of rows": text_in(),
         "number of variables in the model": len(variables),
         "variables of the model": [[list(variable.shape), str(variable.dtype)] for variable in variables],
         "names of the variables": [variable.path for variable in variables],

@@ -9,7 +9,7 @@ parameter servers, in pipelines and with one worker no such message is sent: the
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from paceline.comm.group import Array
@@ -18,6 +18,7 @@ from paceline.comm.step_clock import Phase, StepClock
 from paceline.comm.world import current_world
 from paceline.events.bus import bus
 from paceline.events.worker_events import StepsTimed, StragglerFound, TimeSpent
+from paceline.fit.auto_shares import auto_shares_of
 from paceline.fit.engine import engine_of
 from paceline.fit.run import Run
 from paceline.fit.step_words import (
@@ -53,10 +54,12 @@ def timed(run: Run) -> Iterator[None]:
         return
     record = None if world.recorder is None else world.recorder.waited
     run.step_times = StepTimes(world.rank, clock, record) if world.is_chief else None
+    sharing = auto_shares_of(world)
     clock.hear = None if run.step_times is None else run.step_times.hear
     untold: list[int] = []
     try:
-        yield
+        with nullcontext() if sharing is None else sharing.during_fit(run):
+            yield
     finally:
         untold = clock.end()
     if run.step_times is not None:

@@ -4,6 +4,7 @@ Bridged ones leave TensorFlow's graph, through Python to the group, and come bac
 operations: no Python, and on GPUs no copy to the host.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,25 +14,41 @@ import tensorflow as tf
 from paceline.cluster.communication import Communication
 from paceline.comm.counted_group import CountedGroup
 from paceline.comm.group import Array, Reduction
+from paceline.comm.step_clock import NUM_NUMBERS
 from paceline.comm.tensorflow_collectives import TensorCollectives, TensorFlowGroup
 from paceline.comm.world import World
+from paceline.data.batch_rows import local_slice
 from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.python_calls import PythonCall
 
 
-def total_rows(world: World, rows: int) -> int:
-    """The sum of the ranks' rows; their flags and clocks go with it, and each rank's `World` receives them. Collective.
+def rows_of_ranks(world: World, rows: int) -> Array:
+    """int64 vector: the rows of each rank. Their flags and clocks go with them. Collective.
+
+    Each rank's `World` receives those, and what rows are shared out by hears of the step.
 
     Args:
         world: Whose replicas talk, those on its axis `data`.
         rows: This rank's; a large negative number says that its data has come to its end.
     """
-    replicas = world.data
+    replicas, sharing = world.data, world.sharing
+    own = np.zeros((1 if sharing is None else 2, replicas.size), np.int64)
+    own[0, replicas.rank] = rows
+    if sharing is not None:
+        own[1, replicas.rank] = sharing.step_begins()
     clocks = world.clock.count_begins(replicas.rank, replicas.size)
-    [total] = replicas.all_reduce([np.concatenate([np.array([rows, world.flags.own], np.int64), clocks])])
-    world.clock.count_ended(replicas.size, total[2:], takes_place=bool(total[0] > 0))
-    world.flags.receive(int(total[1]))
-    return int(total[0])
+    try:
+        [told] = replicas.all_reduce([np.concatenate([np.array([world.flags.own], np.int64), own.reshape(-1), clocks])])
+        of_ranks, clocks = told[1 : 1 + own.size].reshape(own.shape), told[1 + own.size :]
+        first = world.clock.count_ended(replicas.size, clocks, takes_place=bool(of_ranks[0].sum() > 0))
+        if sharing is not None and first is not None:
+            sharing.hear(first, clocks.reshape(-1, NUM_NUMBERS), of_ranks[0], int(of_ranks[1].max()))
+    finally:
+        if sharing is not None:
+            sharing.step_has_begun()
+    world.flags.receive(int(told[0]))
+    rows_by_rank: Array = of_ranks[0]
+    return rows_by_rank
 
 
 class BridgedCollectives(GraphCollectives):
@@ -48,12 +65,12 @@ class BridgedCollectives(GraphCollectives):
             reduction: self._message(lambda *arrays, by=reduction: group.all_reduce(arrays, by))
             for reduction in Reduction
         }
-        self._counting = self._guarded(lambda rows: [np.array(total_rows(world, int(rows)), np.int64)])
+        self._counting = self._guarded(functools.partial(_total_and_first, world))
         self._gathering = self._message(lambda array: [np.concatenate(group.all_gather(array))])
         self._broadcasting = self._message(lambda *arrays: group.broadcast(arrays))
 
-    def _count_rows(self, rows: Any) -> Any:
-        return self._counting([rows])[0]
+    def _count_rows(self, rows: Any) -> list[Any]:
+        return self._counting([rows, rows])  # as many as there are results
 
     def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
         return self._reductions[reduction](tensors)
@@ -97,6 +114,11 @@ class BridgedCollectives(GraphCollectives):
         return on_tensors
 
 
+def _total_and_first(world: World, rows: Array, _: Array) -> list[Array]:
+    of_ranks = rows_of_ranks(world, int(rows))
+    return [np.array(of_ranks.sum(), np.int64), np.array(of_ranks[: world.data.rank].sum(), np.int64)]
+
+
 def graph_collectives_of(world: World, group: CountedGroup) -> GraphCollectives:
     """The collectives of a group of `world` as operations of a graph, over what carries its numbers."""
     if world.communication is Communication.MPI:
@@ -112,8 +134,9 @@ class NativeCollectives(GraphCollectives):
         group: Of several of its ranks. It is formed when the first collective is built.
     """
 
-    def _count_rows(self, rows: Any) -> Any:
-        return self._tensors.all_reduce([rows], Reduction.SUM)[0]
+    def _count_rows(self, rows: Any) -> list[Any]:
+        [total] = self._tensors.all_reduce([rows], Reduction.SUM)
+        return [total, local_slice(total, self._group.rank, self._group.size)[0]]
 
     def _all_reduce(self, tensors: list[Any], reduction: Reduction) -> list[Any]:
         return self._tensors.all_reduce(tensors, reduction)

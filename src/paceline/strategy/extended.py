@@ -84,7 +84,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
         )
 
     def _call_as_replica(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        rows = self._step_rows or StepRows(_rows_of((args, kwargs)), self.group.rank, self.group.size, self.collectives)
+        rows = self._step_rows or StepRows(_rows_of((args, kwargs)), self.group.size, self.collectives)
         if self._step_rows is not None:
             return self._call_in_context(fn, args, kwargs, rows)
         try:
@@ -101,7 +101,7 @@ class PacelineExtended(compat.OneDeviceExtended):  # type: ignore[misc]  # a Ten
 
     def call_unexplained(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Calls `fn` as a step of this rank; an error of its own is left as it is."""
-        rows = StepRows(_rows_of((args, kwargs)), self.group.rank, self.group.size, self.collectives)
+        rows = StepRows(_rows_of((args, kwargs)), self.group.size, self.collectives)
         with self._container_strategy().scope():
             return self._call_in_context(fn, args, kwargs, rows)
 

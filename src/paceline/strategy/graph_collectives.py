@@ -89,13 +89,17 @@ class GraphCollectives(ABC):
         return _with_shapes(results, [tensor.shape for tensor in tensors])
 
     @as_written
-    def count_rows(self, rows: Any) -> Any:
-        """The sum of the ranks' rows, int64 scalars; their flags (`comm/step_flags.py`) go with it where they can."""
+    def count_rows(self, rows: Any) -> tuple[Any, Any]:
+        """The sum of the ranks' rows, and how many of them are of ranks before this one: int64 scalars, as `rows`.
+
+        Their flags (`comm/step_flags.py`) go with it where they can. Where they cannot, ranks are taken to have as many
+        rows as `local_slice` says.
+        """
         if self._group.size == 1:
-            return tf.identity(rows)
+            return tf.identity(rows), tf.zeros_like(rows)
         self._world.has_combined = True
-        [total] = _with_shapes(self._turns.in_turn(lambda: [self._count_rows(rows)]), [rows.shape])
-        return total
+        total, first = _with_shapes(self._turns.in_turn(lambda: self._count_rows(rows)), [rows.shape] * 2)
+        return total, first
 
     @as_written
     def all_gather(self, tensor: Any) -> Any:
@@ -135,7 +139,7 @@ class GraphCollectives(ABC):
         return self._turns.in_turn(build)
 
     @abstractmethod
-    def _count_rows(self, rows: Any) -> Any:
+    def _count_rows(self, rows: Any) -> list[Any]:
         """As `count_rows`, in a group of several; in this process's turn."""
 
     @abstractmethod

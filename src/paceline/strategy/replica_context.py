@@ -6,9 +6,8 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.comm.world import World
-from paceline.data.batch_rows import local_slice
 from paceline.strategy import compat, operation_seeds
-from paceline.strategy.bridged_collectives import total_rows
+from paceline.strategy.bridged_collectives import rows_of_ranks
 from paceline.strategy.graph_collectives import GraphCollectives, as_written
 from paceline.strategy.python_calls import PythonCall
 from paceline.strategy.reductions import reduced
@@ -67,17 +66,15 @@ class StepRows:
 
     Args:
         local: int32 scalar, the rows on this rank; None when the step has no batch (no tensor argument).
-        rank: This rank.
         size: Number of ranks.
         collectives: Sum the rows over ranks.
     """
 
-    def __init__(self, local: Any, rank: int, size: int, collectives: GraphCollectives) -> None:
+    def __init__(self, local: Any, size: int, collectives: GraphCollectives) -> None:
         self._local = local
-        self._rank = rank
         self._size = size
         self._collectives = collectives
-        self._global_by_graph: list[tuple[Any, Any]] = []
+        self._known_by_graph: list[tuple[Any, tuple[Any, Any]]] = []
         self.statistics = MovingStatistics(self, size, collectives)
         self.loss_is_share = False
         """Whether a Keras loss has scaled itself to this rank's share of the global one while the step was built."""
@@ -109,11 +106,11 @@ class StepRows:
 
     def count(self) -> Any:
         """int64 scalar: the global rows; asked for here, before anything else of the step. Collective."""
-        return self._global()
+        return self._of_all()[0]
 
     def counts(self, dtype: Any) -> tuple[Any, Any]:
         """Scalars (rows on this rank, rows over all ranks) of the floating `dtype`. Collective."""
-        return tf.cast(self._local, dtype), tf.cast(self._global(), dtype)
+        return tf.cast(self._local, dtype), tf.cast(self.count(), dtype)
 
     def share(self, dtype: Any) -> Any:
         """This rank's part of the global rows, scalar of the floating `dtype`; 0 of none. Collective."""
@@ -128,20 +125,22 @@ class StepRows:
 
     def begin(self) -> Any:
         """int64 scalar: which row of the global batch is this rank's first one. Collective."""
-        return local_slice(self._global(), self._rank, self._size)[0]
+        return self._of_all()[1]
 
-    def _global(self) -> Any:
+    def _of_all(self) -> tuple[Any, Any]:
         graph = _current_graph()
-        for built_in, total in self._global_by_graph:
+        for built_in, known in self._known_by_graph:
             if built_in is None or _is_inside(graph, built_in):
-                return total
-        total = rows_of_all(self._local, self._collectives)
-        self._global_by_graph.append((graph, total))
-        return total
+                return known
+        known = rows_of_all(self._local, self._collectives)
+        self._known_by_graph.append((graph, known))
+        return known
 
 
-def rows_of_all(local: Any, collectives: GraphCollectives) -> Any:
-    """int64 scalar: the sum of the ranks' rows. Collective; a rank whose data has ended calls `no_more_rows` instead.
+def rows_of_all(local: Any, collectives: GraphCollectives) -> tuple[Any, Any]:
+    """int64 scalars: the sum of the ranks' rows, and of those before this one.
+
+    Collective; a rank whose data has ended calls `no_more_rows` instead.
 
     Args:
         local: Integer scalar: this rank's rows.
@@ -150,12 +149,12 @@ def rows_of_all(local: Any, collectives: GraphCollectives) -> Any:
     Raises:
         tf.errors.OutOfRangeError: some rank has no more data, or none has rows: on all ranks, in the same step.
     """
-    total = collectives.count_rows(tf.cast(local, tf.int64))
+    total, first = collectives.count_rows(tf.cast(local, tf.int64))
     if tf.executing_eagerly():
         _end_without_rows(total.numpy())
-        return total
+        return total, first
     with tf.control_dependencies([tf.cond(total > 0, tf.no_op, lambda: tf.group(_ENDING.in_graph([total])))]):
-        return tf.identity(total)
+        return tf.identity(total), tf.identity(first)
 
 
 NO_MORE = -(2**40)
@@ -168,7 +167,7 @@ def no_more_rows(world: World) -> bool:
     Returns:
         Whether all ranks have said so: none has begun another step.
     """
-    return total_rows(world, NO_MORE) == NO_MORE * world.data.size
+    return int(rows_of_ranks(world, NO_MORE).sum()) == NO_MORE * world.data.size
 
 
 class OutOfData(StopIteration):

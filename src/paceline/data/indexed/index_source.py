@@ -9,17 +9,17 @@ reading 50 small rows, so small rows are read for several batches at once, and p
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from paceline.data.batch_rows import local_slice
 from paceline.data.compat import with_sources
 from paceline.data.faults import keeps_fault
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.indexed.epoch_order import EpochOrder
 from paceline.data.indexed.readings import EpochReading, MadeIterators
+from paceline.data.own_rows.share_table import ShareTable, cut_of
 
 _SOURCE, _READING = "_paceline_index_source", "_paceline_reading"
 
@@ -48,6 +48,10 @@ class IndexedBatches(Protocol):
         """Rows of a full batch; None: it is not known."""
 
     @property
+    def follows_table(self) -> bool:
+        """Whether a rank's rows of each batch can be others than in the batch before."""
+
+    @property
     def num_batches(self) -> int:
         """Of an epoch; more than anybody reads where it is not known."""
 
@@ -63,6 +67,7 @@ class IndexedBatches(Protocol):
         repeats: int = 1,
         log: FingerprintLog | None = None,
         behind: Callable[[list[Any]], Any] | None = None,
+        table: ShareTable | None = None,
     ) -> Any:
         """See `IndexSource.batches`."""
 
@@ -93,6 +98,8 @@ class IndexSource:
     """For a line of the log."""
     facts: tuple[str, ...]
     """What must be the same on all ranks."""
+    follows_table: ClassVar[bool] = True
+    """See `IndexedBatches`."""
 
     @property
     def work(self) -> str:
@@ -123,6 +130,7 @@ class IndexSource:
         repeats: int = 1,
         log: FingerprintLog | None = None,
         behind: Callable[[list[Any]], Any] | None = None,
+        table: ShareTable | None = None,
     ) -> Any:
         """A rank's rows of each global batch.
 
@@ -133,9 +141,14 @@ class IndexSource:
             repeats: Epochs that an iterator reads; negative: without end.
             log: Where the epoch of a batch is noted, to be compared over ranks; None: nowhere.
             behind: Makes an element of the tensors of a batch; None: they are packed as `element_spec` has them.
+            table: The shares of each batch; None: they stay.
         """
         end = tf.int64.max if repeats < 0 else repeats * self.num_batches
         at_once = max(1, self.rows_at_once // -(-self.batch_size // size))
+
+        def own(number: int) -> tuple[int, int]:
+            is_last = number % self.num_batches == self.num_batches - 1
+            return cut_of(table, number, rank, size)(self._rows_of_last if is_last else self.batch_size)
 
         def numbered(argument: Any) -> Any:
             epoch, first = self._begun(reading, argument)
@@ -147,7 +160,7 @@ class IndexSource:
         def read(epoch: Any, first: Any) -> Any:
             # TensorFlow 2.21 crashes where arrays without an element are parted (its pull request 126871).
             is_never_empty = at_once > 1 or self._needs_row
-            return self._read_batches(epoch, first, tf.minimum(first + at_once, end), rank, size, is_never_empty)
+            return self._read_batches(epoch, first, tf.minimum(first + at_once, end), own, is_never_empty)
 
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def made(epoch: Any, number: Any, num_own: Any, *parts: Any) -> Any:
@@ -165,16 +178,20 @@ class IndexSource:
         several = numbers.map(read, num_parallel_calls=tf.data.AUTOTUNE)
         return several.unbatch().map(made, num_parallel_calls=tf.data.AUTOTUNE)
 
-    def _read_batches(self, first_epoch: Any, first: Any, end: Any, rank: int, size: int, is_never_empty: bool) -> Any:
-        """A rank's rows of the batches first, …, end - 1, counted from the beginning of an epoch.
+    @property
+    def _rows_of_last(self) -> int:
+        return min(self.batch_size, self.order.num_rows - (self.num_batches - 1) * self.batch_size)
+
+    def _read_batches(
+        self, first_epoch: Any, first: Any, end: Any, own: Callable[[int], tuple[int, int]], is_never_empty: bool
+    ) -> Any:
+        """A rank's rows of the batches first, …, end - 1, counted from the beginning of an epoch; `own` says which.
 
         Returns:
             Of each batch: the epoch, its number, how many rows are the rank's own, then the components of its rows and,
             for `parse`, their seeds. All have as many rows as the largest batch: copies of others fill them up. With
             `is_never_empty` it has at least one.
         """
-        rows_of_last = min(self.batch_size, self.order.num_rows - (self.num_batches - 1) * self.batch_size)
-        slices = [local_slice(rows, rank, size) for rows in (self.batch_size, rows_of_last)]
 
         # In Python, as it costs less there than in the graph.
         @keeps_fault
@@ -183,7 +200,7 @@ class IndexSource:
             for number in range(first, end):
                 repetition, batch = divmod(number, self.num_batches)
                 epoch, first_row = int(first_epoch) + repetition, batch * self.batch_size
-                begin, behind = slices[batch == self.num_batches - 1]
+                begin, behind = own(number)
                 rows.append(self.order.rows(epoch, first_row + begin, first_row + behind))
                 if self.parse is not None:
                     seeds.append(self.order.seeds(epoch, rows[-1]))

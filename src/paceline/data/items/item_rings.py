@@ -22,9 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.comm.memory_ring import HostRings
-from paceline.data.batch_rows import differing_rows, local_slice, named_components
+from paceline.data.batch_rows import differing_rows, named_components
 from paceline.data.fingerprint import FingerprintLog, Part, parts_of
 from paceline.data.own_rows.division import AnyDivision
+from paceline.data.own_rows.share_table import ShareTable, cut_of
 
 _ITEM, _END, _FAULT = range(3)
 _GRACE_SECONDS = 1.0
@@ -105,7 +106,7 @@ class ItemRings:
             time.sleep(_GRACE_SECONDS)
         raise fault from None
 
-    def batches(self, log: FingerprintLog | None) -> Iterator[Any]:
+    def batches(self, log: FingerprintLog | None, table: ShareTable | None = None) -> Iterator[Any]:
         """This rank's rows of each item of the newest iterator, up to one that raises: see `raise_fault`."""
         number = self._number
         self._num_read += 1
@@ -116,7 +117,7 @@ class ItemRings:
             make.name = "paceline makes items"
             make.start()
         for position in self._positions(number):
-            kind, leaves, parts = self._take(number, position)
+            kind, leaves, parts = self._take(number, position, table)
             if kind == _END:
                 return
             if kind == _FAULT:  # TensorFlow would print it, again and again, and hand on its text only
@@ -138,7 +139,7 @@ class ItemRings:
             yield position
             position += 1
 
-    def _take(self, number: int, position: int) -> tuple[int, Any, Sequence[Part]]:
+    def _take(self, number: int, position: int, table: ShareTable | None) -> tuple[int, Any, Sequence[Part]]:
         ring = self._rings.readers[position % len(self._rings.readers)]
         with self._taking:
             while True:
@@ -150,7 +151,8 @@ class ItemRings:
                 ring.done()
             kind, content, parts = pickle.loads(record.head, buffers=record.buffers)
             if kind == _ITEM:
-                content = [_own_rows(leaf, self._rank, self._size) for leaf in content]
+                cut = cut_of(table, position, self._rank, self._size)
+                content = [leaf[slice(*cut(len(leaf)))].copy() for leaf in content]
             del record
             ring.done()
             return kind, content, parts
@@ -222,11 +224,6 @@ class ShortTurns:
                     sys.setswitchinterval(self._seconds_before)
 
 
-def _own_rows(leaf: Any, rank: int, size: int) -> Any:
-    begin, end = local_slice(len(leaf), rank, size)
-    return leaf[begin:end].copy()
-
-
 def sendable(fault: Exception) -> Exception:
     """`fault` as another process can raise it, with its traceback as a note."""
     text = "".join(traceback.format_exception(fault))
@@ -255,8 +252,10 @@ class RingDivision(AnyDivision):
     work: str
     stays = form = ""
 
-    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    def batches(
+        self, dataset: Any, rank: int, size: int, log: FingerprintLog | None, table: ShareTable | None = None
+    ) -> Any:
         """See `AnyDivision`; the rings know the rank."""
         del rank, size
-        own = tf.data.Dataset.from_generator(lambda: self.items.batches(log), output_signature=self.spec)
+        own = tf.data.Dataset.from_generator(lambda: self.items.batches(log, table), output_signature=self.spec)
         return own.with_options(dataset.options())

@@ -12,10 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data import compat
-from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.own_rows.division import AnyDivision, alike
 from paceline.data.own_rows.orders import behind_identities
+from paceline.data.own_rows.share_table import ShareTable, cut_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,9 @@ class ArrayDivision(AnyDivision):
     form = "own indices 1"
     work = "each rank gathers and computes its rows of each batch"
 
-    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    def batches(
+        self, dataset: Any, rank: int, size: int, log: FingerprintLog | None, table: ShareTable | None = None
+    ) -> Any:
         """See `AnyDivision`: for fingerprints, global batches are gathered whole."""
         gather = self.gather
         spec = gather.element_spec
@@ -50,7 +52,8 @@ class ArrayDivision(AnyDivision):
                 noted = [log.note(number, (), lambda: gathered(arrays, indices), by_row=True)]
             with tf.control_dependencies(noted):
                 static = indices.shape[0]
-                begin, end = local_slice(tf.shape(indices)[0] if static is None else static, rank, size)
+                cut = cut_of(table, number, rank, size)
+                begin, end = cut(tf.shape(indices)[0] if static is None else static)
                 return tf.nest.pack_sequence_as(spec, gathered(arrays, indices[begin:end]))
 
         own = source.enumerate().map(chosen, **compat.options_of_map(gather))

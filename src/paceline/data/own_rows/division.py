@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from paceline.cluster.row_shares import text_in
 from paceline.data import compat
-from paceline.data.batch_rows import checked_rows, local_slice
+from paceline.data.batch_rows import checked_rows
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.foreign_memory import may_be_foreign, own_memory
+from paceline.data.own_rows.share_table import ShareTable, cut_of
 
 
 class AnyDivision(ABC):
@@ -34,8 +36,15 @@ class AnyDivision(ABC):
     def form(self) -> str:
         """What datasets of local batches must have in common, if an iterator over one is to have another's state."""
 
+    @property
+    def follows_table(self) -> bool:
+        """Whether rows can be chosen by the shares of each batch."""
+        return True
+
     @abstractmethod
-    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    def batches(
+        self, dataset: Any, rank: int, size: int, log: FingerprintLog | None, table: ShareTable | None = None
+    ) -> Any:
         """A rank's rows of each batch of the dataset that is divided so: a `tf.data.Dataset` with its options.
 
         Args:
@@ -43,6 +52,7 @@ class AnyDivision(ABC):
             rank: This rank.
             size: Number of ranks.
             log: Where to note fingerprints of global batches; None: nowhere.
+            table: The shares of each batch; None: they stay.
         """
 
 
@@ -54,7 +64,9 @@ class Whole(AnyDivision):
     work: str = "every rank reads all data and computes its rows of each batch"
     form = ""
 
-    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    def batches(
+        self, dataset: Any, rank: int, size: int, log: FingerprintLog | None, table: ShareTable | None = None
+    ) -> Any:
         """See `AnyDivision`."""
         is_copied = may_be_foreign(dataset)
 
@@ -62,13 +74,14 @@ class Whole(AnyDivision):
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
         def local_rows(index: Any, element: Any) -> Any:
             bounds: list[Any] = []
+            cut = cut_of(table, index, rank, size)
 
             def own(leaf: Any) -> Any:
                 if not tf.is_tensor(leaf) or isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) or _knows_rows(leaf):
-                    return own_part(leaf, lambda rows: local_slice(rows, rank, size))
+                    return own_part(leaf, cut)
                 if not bounds:  # vectors of one number; all components have equally many rows
                     rows = tf.raw_ops.StridedSlice(input=tf.shape(leaf), begin=[0], end=[1], strides=[1])
-                    bounds.extend(local_slice(rows, rank, size))
+                    bounds.extend(cut(rows))
                 return tf.raw_ops.StridedSlice(input=leaf, begin=bounds[0], end=bounds[1], strides=[1])
 
             element = own_memory(element) if is_copied else element
@@ -96,9 +109,10 @@ def division_in(dataset: Any) -> AnyDivision | None:
 
 
 def form_of(dataset: Any) -> str:
-    """The form of what `division_in` finds: see `AnyDivision`."""
+    """The form of what `division_in` finds: see `AnyDivision`. What has been read ahead has rows by the same shares."""
     division = division_in(dataset)
-    return "" if division is None else division.form
+    shares = text_in()
+    return "" if division is None else f"{division.form}{shares and f' by {shares}'}"
 
 
 def work_of(division: AnyDivision | None) -> str:

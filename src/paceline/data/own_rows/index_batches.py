@@ -11,6 +11,7 @@ from paceline.data.own_rows.division import AnyDivision, Whole
 from paceline.data.own_rows.orders import in_order_of, is_order
 from paceline.data.own_rows.own_rows import packing
 from paceline.data.own_rows.row_wise import fixed_rows, is_row_wise, rows_of_map
+from paceline.data.own_rows.share_table import ShareTable
 from paceline.data.own_rows.staying_maps import MAPS, name_of_map
 
 
@@ -43,7 +44,14 @@ class IndexDivision(AnyDivision):
         """Whether an epoch and a batch say where an iterator stands; else what has been read says so."""
         return [compat.kind_of(one) for one in self.order] in ([], ["Repeat"])
 
-    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    @property
+    def follows_table(self) -> bool:
+        """See `AnyDivision`: maps that were traced for so many rows are called for as many."""
+        return self.source.follows_table and not any(map(fixed_rows, self.maps))
+
+    def batches(
+        self, dataset: Any, rank: int, size: int, log: FingerprintLog | None, table: ShareTable | None = None
+    ) -> Any:
         """See `AnyDivision`; an iterator that goes on has fewer batches than the dataset. Epochs are compared."""
         source, order, maps = self.source, self.order, self.maps
         spec = maps[-1].element_spec if maps else self.stage.element_spec
@@ -56,9 +64,9 @@ class IndexDivision(AnyDivision):
         if self.counts_epochs:
             repeats = int(compat.count_of(order[0])) if order else 1
             reading = source.reading(repeats)
-            own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind)
+            own = source.batches(reading, rank, size, repeats=repeats, log=log, behind=behind, table=table)
             return with_reading(own, reading).with_options(dataset.options())
-        own = source.batches(source.reading(), rank, size, log=log, behind=behind)
+        own = source.batches(source.reading(), rank, size, log=log, behind=behind, table=table)
         for one in order:
             own = in_order_of(one, own)
         return own.with_options(dataset.options())

@@ -31,6 +31,7 @@ from paceline.data.own_rows.array_batches import array_division_of
 from paceline.data.own_rows.auto_shard import how_divided, is_sharded_by_hand, sharded
 from paceline.data.own_rows.division import AnyDivision, Whole, divided_so, own_part, rows_of
 from paceline.data.own_rows.index_batches import IndexDivision, index_division_of
+from paceline.data.own_rows.share_table import ShareTable
 from paceline.data.own_rows.stages import division_of
 
 _MARK = "_paceline_local_batches"
@@ -48,6 +49,7 @@ def local_batches(
     log: FingerprintLog | None = None,
     reads_ahead: bool = True,
     division: AnyDivision | None = None,
+    table: ShareTable | None = None,
 ) -> Any:
     """This rank's rows of each batch of `dataset`.
 
@@ -59,6 +61,7 @@ def local_batches(
         log: Where to note fingerprints of global batches; None: nowhere. With one, others read the same batches.
         reads_ahead: Whether batches are read before a step asks for them.
         division: Where this rank's rows are chosen, from `divided`; None: it is asked.
+        table: The shares of each batch; None: they stay.
 
     Returns:
         A `tf.data.Dataset` of the same structure; as it is, if it is one of local batches already.
@@ -79,7 +82,7 @@ def local_batches(
     elif has_others:
         _check_batched(dataset, size)
         division = division or (divided(dataset) if size > 1 else Whole())
-        dataset = division.batches(dataset, rank, size, log)
+        dataset = division.batches(dataset, rank, size, log, table)
         dataset = dataset.prefetch(_PREFETCHED_BATCHES) if reads_ahead else dataset
     elif reads_ahead and any(map(compat.writes_file, compat.with_sources(dataset))):
         dataset = dataset.prefetch(_PREFETCHED_BATCHES)  # TensorFlow drops a cache of which nobody has read the end

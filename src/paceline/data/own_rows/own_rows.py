@@ -7,7 +7,7 @@
 
 As one stream, so that parallel maps and prefetches work across batches, as the script has them. A batch that
 may be shorter and not the last (before a `repeat`, or shuffled) is filled with stand-ins: the stream is cut every so
-many rows.
+many rows. Where shares change, each row carries the number of its batch, and of the rows there.
 
 Of the batches that are compared over ranks, all raw rows are noted, and what the maps make of the first one.
 """
@@ -22,7 +22,8 @@ from paceline.data.batch_rows import local_slice
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.own_rows.division import AnyDivision, alike
 from paceline.data.own_rows.orders import in_order_of
-from paceline.data.own_rows.row_wise import rows_of_map
+from paceline.data.own_rows.row_wise import fixed_rows, rows_of_map
+from paceline.data.own_rows.share_table import ShareTable, cut_of
 from paceline.data.own_rows.staying_maps import MAPS, name_of_map
 
 
@@ -82,7 +83,14 @@ class Division(AnyDivision):
         """The names of these functions."""
         return [name_of_map(one) for one in self.maps]
 
-    def batches(self, dataset: Any, rank: int, size: int, log: FingerprintLog | None) -> Any:
+    @property
+    def follows_table(self) -> bool:
+        """See `AnyDivision`: maps that were traced for so many rows are called for as many."""
+        return not any(fixed_rows(one) for one in self.batch_steps if compat.kind_of(one) in MAPS)
+
+    def batches(
+        self, dataset: Any, rank: int, size: int, log: FingerprintLog | None, table: ShareTable | None = None
+    ) -> Any:
         """See `AnyDivision`."""
         batches, given = self.batch, compat.options_of_batch(self.batch)
         assert given is not None
@@ -94,7 +102,7 @@ class Division(AnyDivision):
         first, end = local_slice(given["batch_size"], rank, size)
         width = max(end - first, 1)
         stays_last = all(compat.kind_of(one) in ("Take", "Skip") for one in self.order)
-        is_filled = not (given["drop_remainder"] or stays_last)
+        is_filled = table is None and not (given["drop_remainder"] or stays_last)
 
         # No Python `if` in it depends on a tensor.
         @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
@@ -103,11 +111,13 @@ class Division(AnyDivision):
             noted = [] if log is None else [log.note(index, element, lambda: _first_row_mapped(self, flat))]
             with tf.control_dependencies(noted):
                 rows = tf.shape(flat[0], tf.int64)[0]
-                begin, end = local_slice(rows, rank, size)
+                begin, end = cut_of(table, index, rank, size)(rows)
                 if self.rows is None:
                     return tuple(tensor[begin:end] for tensor in flat)
                 wanted = tf.constant(width, tf.int64) if is_filled else tf.maximum(end - begin, 1)
                 is_own = tf.range(wanted) < end - begin
+                if table is not None:
+                    is_own = _marks(index, wanted, is_own)
                 if is_filled:
                     at = tf.minimum(begin + tf.range(wanted), rows - 1)
                     return (is_own, *(tf.gather(tensor, at) for tensor in flat))
@@ -117,9 +127,44 @@ class Division(AnyDivision):
         own = batches.enumerate().map(chosen)
         if self.rows is not None:
             own = _mapped(own.unbatch(), self)
-            own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
-        own = _behind_batch(own, self, range(first, end), end - first if given["drop_remainder"] else None)
-        return alike(own, dataset)
+            if table is None:
+                own = own.batch(**{**given, "batch_size": width, "drop_remainder": False}).map(_own_only)
+            else:
+                own = own.group_by_window(_batch_of, _together, window_size_func=_rows_in).map(_marked_only)
+        static = end - first if given["drop_remainder"] and table is None else None
+        return alike(_behind_batch(own, self, range(first, end), static), dataset)
+
+
+_BITS_OF_ROWS = 24
+
+
+def _marks(number: Any, num_rows: Any, is_own: Any) -> Any:
+    """For each row: the number of its batch, how many rows there are, and whether it is no stand-in; int64."""
+    return (number * (1 << _BITS_OF_ROWS) + num_rows) * 2 + tf.cast(is_own, tf.int64)
+
+
+# These have no Python `if`.
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+def _batch_of(mark: Any, *flat: Any) -> Any:
+    del flat
+    return mark // 2
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+def _rows_in(batch: Any) -> Any:
+    return batch % (1 << _BITS_OF_ROWS)
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+def _together(batch: Any, rows: Any) -> Any:
+    return rows.batch(_rows_in(batch))
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+def _marked_only(marks: Any, *flat: Any) -> Any:
+    return _own_only(marks % 2, *flat)
 
 
 def _behind_batch(own: Any, division: Division, rows: range, static_rows: int | None) -> Any:

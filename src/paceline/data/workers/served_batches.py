@@ -16,7 +16,7 @@ import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +28,7 @@ from paceline.data.fingerprint import FingerprintLog, draws_by_chance
 from paceline.data.freed_iterators import freed_in_thread
 from paceline.data.indexed.index_source import mark_as_source
 from paceline.data.indexed.readings import MadeIterators
+from paceline.data.own_rows.share_table import ShareTable
 from paceline.data.workers.endless_rounds import ENDLESS, endless_rounds, parts_of_batches
 
 
@@ -43,6 +44,8 @@ class ServedBatches:
     """Of the dispatcher."""
     compression: str | None
     name: str = "batches of the data worker"
+    follows_table: ClassVar[bool] = False
+    """See `index_source.IndexedBatches`."""
     _streams: dict[tuple[int, int, bool], "_Stream"] = field(default_factory=dict)
 
     @functools.cached_property
@@ -93,8 +96,10 @@ class ServedBatches:
         repeats: int = 1,
         log: FingerprintLog | None = None,
         behind: Callable[[list[Any]], Any] | None = None,
+        table: ShareTable | None = None,
     ) -> Any:
         """A rank's rows of each global batch; see `IndexSource.batches`."""
+        del table  # the data worker has divided them
         return self._read(self._stream(rank, size), reading, repeats, log, behind)
 
     def _stream(self, rank: int, size: int, *, alone: bool = False) -> "_Stream":

@@ -94,7 +94,8 @@ class DataCursor:
         if is_over:  # Keras has told the source that the epoch ends, and will not say so again
             begin = dataclasses.replace(begin, source=self._source_now())
         of_source = self._source.position(self._batches, self._live)
-        return DataPosition(self.cursor, begin, self._epochs._num_batches, of_source, is_over)
+        shares = self._source.position_of_shares
+        return DataPosition(self.cursor, begin, self._epochs._num_batches, of_source, shares, is_over)
 
     # Between Keras's epoch iterator and its dataset.
 
@@ -107,6 +108,7 @@ class DataCursor:
             self._steps_seen = 0
             self._live = self._source.made(dataset)
         else:
+            self._source.go_on_with_shares(target.shares)
             self._live = self._source.go_on(dataset, target.of_source)
             self._step, self._steps_seen = target.cursor.step, target.cursor.steps_seen
             self._batches = [*target.cursor.batches]

@@ -57,6 +57,8 @@ class DataPosition:
     """As Keras knew it."""
     of_source: Position
     """What the source has of it."""
+    shares: Any
+    """By which rows are shared out (`Source.position_of_shares`)."""
     is_over: bool
     """Whether the epoch has no more steps: it is being validated, or a callback has ended it."""
 
@@ -69,6 +71,7 @@ class DataPosition:
             "num_batches": self.num_batches,
             "iterator": arrays.value(self.of_source.state, "iterator"),
             "form": self.of_source.form,
+            "shares": self.shares,
             "is_over": self.is_over,
         }
 
@@ -88,6 +91,7 @@ class DataPosition:
             begin=Begin(frozen(GENERATORS), frozen(SOURCE)),
             num_batches=saved.state["num_batches"],
             of_source=Position(cursor.batches, state, saved.state["form"]),
+            shares=saved.state.get("shares") if saved.same_ranks else None,
             is_over=saved.state["is_over"],
         )
 

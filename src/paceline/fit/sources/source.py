@@ -29,9 +29,11 @@ import tensorflow as tf
 from paceline.data.batch_rows import DataDescription, describe_data
 from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
 from paceline.data.items.item_rings import RingDivision
-from paceline.data.own_rows.division import AnyDivision, form_of, work_of
+from paceline.data.own_rows.division import AnyDivision, Whole, form_of, work_of
 from paceline.data.own_rows.index_batches import IndexDivision
 from paceline.data.own_rows.local_batches import local_batches
+from paceline.data.own_rows.share_table import ShareTable
+from paceline.fit.auto_shares import AutoShares, auto_shares_of
 from paceline.fit.unbatched import check_batched
 from paceline.strategy.base import SynchronousStrategy
 
@@ -116,6 +118,9 @@ class Source:
         """Whether this rank says what all ranks see."""
         self.counters: list[Any] = []
         """Are told of new iterators, and of what steps ask for."""
+        self.shares: ShareTable | None = None
+        """Of its batches; None: they stay."""
+        self._sharing: AutoShares | None = None
         self._log: FingerprintLog | None = None
         self._to_compare: list[int] = []
 
@@ -133,6 +138,11 @@ class Source:
         """
         group = strategy.group
         division = self._divided()
+        self._sharing = auto_shares_of(strategy.world) if group.size > 1 else None
+        if self._sharing is not None:
+            if not division.follows_table and not isinstance(division, IndexDivision):
+                division = Whole()
+            self.shares = self._sharing.table() if division.follows_table else None
         is_chosen = group.size > 1 or isinstance(division, IndexDivision | RingDivision)
         self.division = division if is_chosen else None
         self._describe(work_of(self.division), strategy, model)
@@ -149,7 +159,7 @@ class Source:
             log: Where to note fingerprints of global batches; None: nowhere.
         """
         ahead, division = self.is_read_ahead, self.division
-        return local_batches(self.dataset, rank, size, log=log, reads_ahead=ahead, division=division)
+        return local_batches(self.dataset, rank, size, log=log, reads_ahead=ahead, division=division, table=self.shares)
 
     def whole(self) -> Any:
         """All rows of each batch, read as far ahead as the data allow: a `tf.data.Dataset`."""
@@ -192,6 +202,8 @@ class Source:
         self.num_asked = 0
         for one in (*([] if self._log is None else [self._log]), *self.counters):
             one.new_iterator()
+        if self.shares is not None and self._sharing is not None:
+            self._sharing.begin(self.shares)
 
     def ask_for(self, num_batches: int) -> None:
         """Steps have asked for so many batches of the newest iterator, with the step that begins."""
@@ -220,6 +232,16 @@ class Source:
         """The newest iterator has no more batches: raises what has ended it, if that was an exception."""
 
     # Positions.
+
+    @property
+    def position_of_shares(self) -> Any:
+        """As JSON, for `go_on_with_shares`, once the state of the newest iterator has been taken."""
+        return None if self._sharing is None else self._sharing.position(self.shares)
+
+    def go_on_with_shares(self, position: Any) -> None:
+        """The newest iterator, which has just begun, is about to go on where one of another run was."""
+        if position is not None and self._sharing is not None:
+            self._sharing.go_on(self.shares, position)
 
     def counted(self, batches: Sequence[int]) -> tuple[int, ...]:
         """Of the batches taken from each iterator, what a position has."""
