@@ -1,5 +1,6 @@
 """The site: Sphinx reads the Markdown pages where they lie. `make site` builds it; docs/decisions/0050 says why so."""
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.ext.autodoc.mock import MockFinder
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.inspect import stringify_signature
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import site_pages
 
-# Signatures and docstrings are Paceline's own. Of TensorFlow and Keras, half a gigabyte, only names are needed, so there
-# is nothing to put into Keras either.
+# Signatures and docstrings are Paceline's own. Of TensorFlow and Keras, half a gigabyte, only names are needed: stand-ins.
+# What replaces or checks attributes of Keras when it is imported has nothing to do here.
 CHECKED = ("paceline.fit.compat", "paceline.pipeline.compat")
 sys.meta_path.insert(0, MockFinder(["keras", "tensorflow", "paceline.seams.install", *CHECKED]))
 import paceline
@@ -40,13 +42,13 @@ include_patterns = [
 exclude_patterns = [".*", "build", "dist", "src", "tests", "**/.*", "**/__pycache__"]
 
 nitpicky = True
-# Types of other packages have no page here.
-nitpick_ignore_regex = [("py:.*", r"(?!paceline\.).*")]
+# Types in signatures, and errors: most have no page.
+nitpick_ignore_regex = [("py:(class|exc)", ".*")]
 myst_heading_anchors = 6
 highlight_language = "none"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 napoleon_numpy_docstring = False
 
 html_theme = "furo"
@@ -87,11 +89,22 @@ def _as_rst(app: Sphinx, what: str, name: str, found: object, options: object, l
     lines[:] = site_pages.as_rst(lines)
 
 
+def _own_signature(
+    app: Sphinx, what: str, name: str, found: Any, options: object, arguments: str | None, returned: str | None
+) -> tuple[str, str | None] | None:
+    """What a class takes whose base is a stand-in of TensorFlow's or Keras's, which takes anything."""
+    if what != "class" or not (arguments or "").startswith("(*args"):
+        return None
+    parameters = list(inspect.signature(found.__init__).parameters.values())[1:]
+    return stringify_signature(inspect.Signature(parameters), unqualified_typehints=True), returned
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     site_pages.write_error_pages(HERE)
     site_pages.write_api_pages(HERE)
     app.connect("source-read", _add_contents)
     app.connect("autodoc-process-docstring", _as_rst, priority=100)  # before Napoleon reads the sections
+    app.connect("autodoc-process-signature", _own_signature)
     app.add_post_transform(LinksToApi)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
