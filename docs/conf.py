@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import site_pages
 
-# Signatures and docstrings are Paceline's own. Of TensorFlow and Keras, half a gigabyte, only names are needed: stand-ins.
+# Signatures and docstrings are Paceline's own. Stand-ins take the places of TensorFlow and Keras: half a gigabyte.
 # What replaces or checks attributes of Keras when it is imported has nothing to do here.
 CHECKED = ("paceline.fit.compat", "paceline.pipeline.compat")
 sys.meta_path.insert(0, MockFinder(["keras", "tensorflow", "paceline.seams.install", *CHECKED]))
