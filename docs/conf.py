@@ -57,7 +57,7 @@ html_theme_options = {"navigation_with_keys": False}
 html_additional_pages = {"index": "to_start.html"}
 html_static_path = ["_site"]
 templates_path = ["_site"]
-html_css_files = ["site.css"]
+html_favicon = "_site/favicon.svg"
 html_copy_source = False
 html_show_copyright = False
 
