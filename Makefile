@@ -139,5 +139,5 @@ compare: install ## is the working tree slower than OLD=<commit>? (ten minutes)
 
 .PHONY: clean
 clean: ## remove what the tools leave behind, and .venv
-	rm -rf .venv .environments .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .environments .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist docs/api docs/errors
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

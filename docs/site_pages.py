@@ -21,8 +21,10 @@ INDEXES = (
     "docs/decisions/README",
     "benchmarks/README",
 )
-GENERATED = {"docs/api": "docs/api", "docs/troubleshooting": "docs/errors"}
-"""Pages below which all pages of a generated folder stand."""
+API = "docs/api"
+"""The page below which the generated pages of the folder of its name stand."""
+GENERATED = (API, "docs/errors")
+"""The folders that a build makes. Their pages are in no table."""
 MODULES = ("paceline", "paceline.callbacks", "paceline.data", "paceline.events")
 """The public modules. Each has `__all__`."""
 APART = "paceline"
@@ -45,14 +47,13 @@ def members(root: Path, docname: str) -> list[str]:
 
 def toctree(root: Path, docname: str) -> str:
     """What makes the pages below `docname` its part of the navigation; empty for most pages."""
-    if docname in GENERATED:
-        below = [f"/{GENERATED[docname]}/*"]
+    if docname == API:
+        lines = [":glob:", "", f"/{API}/*"]
     elif docname in INDEXES:
-        below = [f"/{member}" for member in members(root, docname)]
+        lines = [":hidden:", "", *(f"/{member}" for member in members(root, docname))]
     else:
         return ""
-    hidden = ":glob:" if docname == "docs/api" else ":glob:\n:hidden:"
-    return "\n".join(("", "", "```{toctree}", hidden, "", *below, "```", ""))
+    return "\n".join(("", "", "```{toctree}", *lines, "```", ""))
 
 
 def write_error_pages(docs: Path) -> None:
@@ -66,7 +67,11 @@ def _error_page(code: str, body: str) -> str:
         target = link[1]
         return f"](../{'troubleshooting.md' if target.startswith('#') else ''}{target})"
 
-    return f"# {code}\n\nThe message ends with `[{code}]`.\n\n{_LOCAL.sub(moved, body.strip())}\n"
+    # An orphan: a hundred more lines in the navigation beside each page would help nobody, who has the code or searches.
+    start = (
+        f"---\norphan: true\n---\n\n# {code}\n\nThe message ends with `[{code}]` ([all codes](../troubleshooting.md))."
+    )
+    return f"{start}\n\n{_LOCAL.sub(moved, body.strip())}\n"
 
 
 def write_api_pages(docs: Path) -> None:
