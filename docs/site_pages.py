@@ -67,7 +67,7 @@ def _error_page(code: str, body: str) -> str:
         target = link[1]
         return f"](../{'troubleshooting.md' if target.startswith('#') else ''}{target})"
 
-    # An orphan: a hundred more lines in the navigation beside each page would help nobody, who has the code or searches.
+    # An orphan: readers have the code, or search. A hundred lines in the navigation beside each page would help nobody.
     start = (
         f"---\norphan: true\n---\n\n# {code}\n\nThe message ends with `[{code}]` ([all codes](../troubleshooting.md))."
     )
