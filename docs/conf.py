@@ -55,7 +55,6 @@ html_theme = "furo"
 html_title = f"Paceline {release}"
 html_theme_options = {"navigation_with_keys": False}
 html_additional_pages = {"index": "to_start.html"}
-html_static_path = ["_site"]
 templates_path = ["_site"]
 html_favicon = "_site/favicon.svg"
 html_copy_source = False
