@@ -30,7 +30,7 @@ QUESTIONS = {
     "TF_CONFIG": "docs/tf_config",
     "paceline.launch": "docs/api/paceline.launch",
     "embedding larger than worker": "docs/parameter_servers",
-    "max-restarts": "docs/reference",
+    "max-restarts": "docs/snapshots",
     "BatchNormalization own rows": "docs/step_costs",
 }
 """What somebody types, and the page that must be among the first results."""

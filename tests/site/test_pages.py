@@ -1,6 +1,8 @@
 """What of the site needs no build: each page has its place in the navigation, each public name its description."""
 
 import importlib
+import itertools
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -36,6 +38,16 @@ def test_index_pages_are_reached_from_the_first_page() -> None:
         reached.add(page)
         waiting += pages.members(REPOSITORY, page) if page in pages.INDEXES else []
     assert reached == documents()
+
+
+@pytest.mark.parametrize("page", sorted(documents()))
+def test_headings_go_down_one_level_at_a_time(page: str) -> None:
+    text = (REPOSITORY / f"{page}.md").read_text(encoding="utf-8")
+    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
+    assert levels[0] == 1
+    assert 1 not in levels[1:], "one title"
+    assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
 
 
 @pytest.mark.parametrize("name", pages.MODULES)
