@@ -11,6 +11,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+# The site has an environment of its own: it needs no TensorFlow, and `make install` no Sphinx.
+SITE := .environments/site
+SITE_STAMP := $(SITE)/.installed
+SITE_PINS := --constraint constraints.txt --constraint docs/constraints.txt
+CHROMIUM ?= chromium
 
 CORES := $(shell nproc 2>/dev/null || echo 1)
 # Tests without worker processes share the cores; those that start workers use several cores each, or wait for them.
@@ -21,6 +26,13 @@ PROCESS_TESTS = $(BIN)/python -m pytest --numprocesses $(PROCESS_TEST_JOBS) --di
 
 CHECK_PYTHON := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON_NEEDED := TensorFlow 2.21 runs on Python 3.11 to 3.13. Name one of these: make install PYTHON=python3.12
+define CHECKED
+@command -v $(PYTHON) >/dev/null || { echo "make: there is no '$(PYTHON)' here. $(PYTHON_NEEDED)" >&2; exit 1; }
+@$(PYTHON) -c '$(CHECK_PYTHON)' \
+	|| { echo "make: '$(PYTHON)' is $$($(PYTHON) --version). $(PYTHON_NEEDED)" >&2; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	|| { echo "make: '$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+endef
 # pip names every file it looks at; worth seeing are the large downloads and the end.
 PIP_LINES := sed --unbuffered --quiet --regexp-extended \
 	-e 's/^ *(Downloading|Using cached) ([^ ]*\/)?([^ \/-]+-[0-9][^-]*)-[^ ]*\.whl \(([0-9.]+ MB)\).*/  \3  \4/p' \
@@ -34,11 +46,7 @@ help: ## this list
 install: $(STAMP) ## create .venv with the package and the development tools, if something changed
 
 $(STAMP): pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "make: there is no '$(PYTHON)' here. $(PYTHON_NEEDED)" >&2; exit 1; }
-	@$(PYTHON) -c '$(CHECK_PYTHON)' \
-		|| { echo "make: '$(PYTHON)' is $$($(PYTHON) --version). $(PYTHON_NEEDED)" >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-		|| { echo "make: '$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(CHECKED)
 	@test -x $(BIN)/python && $(BIN)/python -c '$(CHECK_PYTHON)' || $(PYTHON) -m venv --clear .venv
 	@echo "Installing Paceline, TensorFlow and the development tools into .venv (about 350 MB, a few minutes, once) ..."
 	@$(BIN)/python -m pip install --no-compile --log .venv/install.log --constraint constraints.txt hatchling editables | $(PIP_LINES)
@@ -84,6 +92,27 @@ docs: install ## docs/reference.md, docs/seams.md and the tables of docs/events.
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_seams.py
 
+.PHONY: site
+site: $(SITE_STAMP) ## the pages and the API as a site in build/site; each warning is an error
+	$(SITE)/bin/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs --doctree-dir build/doctrees . build/site
+	@echo "Built: build/site/index.html"
+
+.PHONY: site-test
+site-test: site ## the site in a browser: links, console, requests, 360 pixels, search, accessibility (Chromium)
+	@command -v $(CHROMIUM) >/dev/null \
+		|| { echo "make: there is no '$(CHROMIUM)' here. On Debian: apt install chromium; or: make site-test CHROMIUM=/path" >&2; exit 1; }
+	@test -e $(SITE)/.installed-tests || $(SITE)/bin/python -m pip install --quiet $(SITE_PINS) --editable '.[site,site-test]'
+	@touch $(SITE)/.installed-tests
+	CHROMIUM=$(CHROMIUM) $(SITE)/bin/python -m pytest --noconftest tests/site/in_browser.py
+
+$(SITE_STAMP): pyproject.toml constraints.txt docs/constraints.txt
+	$(CHECKED)
+	@rm -rf $(SITE)
+	@$(PYTHON) -m venv $(SITE)
+	@echo "Installing Sphinx and what Paceline needs besides TensorFlow into $(SITE) (once) ..."
+	@$(SITE)/bin/python -m pip install --quiet $(SITE_PINS) --editable '.[site]'
+	@touch $@
+
 .PHONY: rules
 rules: install ## docs/rules.md: how each operation is divided, and how many of Keras's classes use it (long)
 	$(BIN)/python docs/make_rules.py
@@ -110,5 +139,5 @@ compare: install ## is the working tree slower than OLD=<commit>? (ten minutes)
 
 .PHONY: clean
 clean: ## remove what the tools leave behind, and .venv
-	rm -rf .venv .environments .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .environments .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist docs/api docs/errors
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
