@@ -1,4 +1,4 @@
-"""The site: Sphinx reads the Markdown pages where they lie. `make site` builds it; docs/decisions/0050 says why so."""
+"""The site: Sphinx reads the Markdown pages where they lie. `make site` builds it; docs/decisions/0045 says why so."""
 
 import inspect
 import sys
