@@ -14,7 +14,7 @@ Who calls what, in this order:
     `timed` (`fit/step_times.py`)         begin                              begin
     hook `on_train_batch_begin`           step_begins                        step_begins
     the step, if it is traced             tracing                            tracing
-    message 1, `rows_of_ranks`            count_begins, count_ended          –
+    message 1, `total_and_first_row`      count_begins, count_ended          –
     other messages                        message_begins, message_ended      (over MPI)
     the next hook, or the end             step_ended                         step_ended, which tells input from compute
     callbacks, agreement, snapshot        enter, leave                       enter, leave
@@ -143,8 +143,8 @@ class StepClock:
         now, before = self._now(), self._phase
         self._untold[before] += now - self._since
         self._since, self._phase = now, phase
-        if self.note is not None:
-            self.note(now << ENTRY_BITS | before)
+        if (note := self.note) is not None:
+            note(now << ENTRY_BITS | before)
         return before
 
     # Context managers would be shorter, and would cost each step three times as much.
@@ -221,9 +221,9 @@ class StepClock:
         return True
 
     def _note_awaited(self, whole: int, awaited: int) -> None:
-        if self.note is not None:
-            self.note(whole << ENTRY_BITS | Entry.FIRST)
-            self.note(awaited << ENTRY_BITS | Entry.AWAITED)
+        if (note := self.note) is not None:  # another thread may take it away
+            note(whole << ENTRY_BITS | Entry.FIRST)
+            note(awaited << ENTRY_BITS | Entry.AWAITED)
 
     def tracing(self) -> None:
         """The execution that has begun is traced first: it says nothing about those to come."""
@@ -245,6 +245,11 @@ class StepClock:
     def _is_measured(self) -> bool:
         """Whether an execution is going on that is not traced first."""
         return self._phase in _OF_STEP and self._phase is not Phase.START
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether a step that is timed goes on, so that what the ranks tell in its first message is heard."""
+        return self._phase in _OF_STEP
 
     def count_begins(self, rank: int, size: int) -> Array:
         """This rank enters the message with which a step, also of a validation or a prediction, begins.

@@ -1,6 +1,6 @@
 """Flags that ranks raise for the end of a step (leave, take a snapshot), without a message of their own.
 
-Each step begins with a message that counts the rows of all ranks (`strategy/replica_context.py`). A second number in it
+Each step begins with a message that counts the rows of all ranks (`strategy/bridged_collectives.py`). Its first number
 carries these flags, so all ranks receive the same ones in the same step, and act at its end.
 
     rank 0   (rows 32, no flag)      ─┐

@@ -69,8 +69,8 @@ class StepRecorder:
         self._account = np.zeros(0, np.int64)
         """How long each rank has waited, and was waited for, since the last block."""
         self._account_lock = threading.Lock()
-        self._told_until = (1, began_at)
-        """The first step and the time of the next row of it."""
+        self._told_until = began_at
+        """When the next row of it begins."""
         self._is_over = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._write_until_end, name="paceline records steps", daemon=True)
@@ -105,8 +105,8 @@ class StepRecorder:
                 self.flush()
             if not self._is_over:
                 self.flush(is_last=True)
-        except OSError as fault:
-            self._give_up(fault.strerror or str(fault))
+        except Exception as fault:  # whatever it is: the training goes on
+            self._give_up(getattr(fault, "strerror", None) or str(fault))
 
     def _give_up(self, reason: str) -> None:
         if not self._is_over:
@@ -126,15 +126,14 @@ class StepRecorder:
             self._blocked_at = now
             if (row := self._unblocked.take()) is not None:
                 self._write("blocks", len(row), self._blocks.add(row))
-            self._write_waiting(now)
+                self._write_waiting(int(row[0]), int(row[1]), now)
 
-    def _write_waiting(self, now: int) -> None:
+    def _write_waiting(self, first_step: int, last_step: int, now: int) -> None:
+        """A row of the same steps as a block."""
         with self._account_lock:
             account, self._account = self._account, np.zeros(0, np.int64)
-        last_step = self._unblocked.last_step
-        if len(account) and last_step is not None:
-            first_step, began_at = self._told_until
-            self._told_until = (last_step + 1, now)
+        if len(account):
+            began_at, self._told_until = self._told_until, now
             row = np.array([first_step, last_step, began_at, now, *account], np.int64)
             self._write("waiting", len(row), self._waiting.add(row))
 

@@ -82,13 +82,18 @@ class Blocks:
         if len(self._rows) < MAX_BLOCKS:
             return Written(row[None], is_whole=len(self._rows) == 1)
         rows = np.stack(self._rows)
-        first, second = rows[::2], rows[1::2]
-        pairs = first + second
-        for name, since in (("first_step", first), ("last_step", second), ("began_ns", first), ("ended_ns", second)):
-            pairs[:, BLOCK.index(name)] = since[:, BLOCK.index(name)]
+        pairs = joined(rows[::2], rows[1::2])
         self._rows = list(pairs)
         self.scale *= 2
         return Written(pairs, is_whole=True)
+
+
+def joined(first: Rows, second: Rows) -> Rows:
+    """Of two times that follow each other the row of both; of many pairs at once."""
+    both = first + second
+    for name, since in (("first_step", first), ("last_step", second), ("began_ns", first), ("ended_ns", second)):
+        both[:, BLOCK.index(name)] = since[:, BLOCK.index(name)]
+    return both
 
 
 class UnblockedSteps:
@@ -101,23 +106,29 @@ class UnblockedSteps:
     def __init__(self, began_at: int) -> None:
         self._began_at = began_at
         self._entries = np.zeros(0, np.int64)
-        self.last_step: int | None = None
-        """The last step that is in a block."""
+        self._row: Rows | None = None
+        self._last_step: int | None = None
+
+    def take(self) -> Rows | None:
+        """A row of all steps that are whole since the last time; None: there is none."""
+        row, self._row = self._row, None
+        return row
 
     def add(self, entries: Rows) -> None:
         """Some more."""
         self._entries = np.concatenate([self._entries, entries])
-
-    def take(self) -> Rows | None:
-        """A row of all steps that are whole; None: there is none."""
         marks = np.flatnonzero((self._entries & _KIND) == Entry.STEP)
         if not len(marks):
-            return None
+            return
         entries, self._entries = self._entries[: marks[-1] + 1], self._entries[marks[-1] + 1 :]
+        row = self._summed(entries)
+        self._row = row if self._row is None else joined(self._row[None], row[None])[0]
+
+    def _summed(self, entries: Rows) -> Rows:
         kinds, values = entries & _KIND, entries >> ENTRY_BITS
         steps, is_phase = values[kinds == Entry.STEP], kinds < _NUM_PHASES
-        first = int(steps[0]) if self.last_step is None else self.last_step + 1
-        self.last_step = int(steps[-1])
+        first = int(steps[0]) if self._last_step is None else self._last_step + 1
+        self._last_step = int(steps[-1])
         ends = np.concatenate([[self._began_at], values[is_phase]])
         sums = np.zeros(_NUM_PHASES, np.int64)
         np.add.at(sums, kinds[is_phase], np.diff(ends))
@@ -127,4 +138,4 @@ class UnblockedSteps:
         sums[Phase.COMPUTE] += (whole - awaited)[known].sum()
         sums[Phase.WHOLE] += whole[~known].sum()
         began_at, self._began_at = self._began_at, int(ends[-1])
-        return np.array([first, self.last_step, began_at, self._began_at, *sums], np.int64)
+        return np.array([first, self._last_step, began_at, self._began_at, *sums], np.int64)

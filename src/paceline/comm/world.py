@@ -88,8 +88,9 @@ class World:
         self.communication = Communication.MPI
         """What carries the numbers, from `connect_through` on."""
         observe = read_variables(JobOptions, os.environ, "observe").observe
-        self._observe = observe.absolute() if observe is not None and self.launched else None
-        """Where this rank keeps its steps, as seen from where it starts. Without a launcher nobody would read them."""
+        self._observe = observe.absolute() if observe is not None and self.launched and line is not None else None
+        """Where this rank keeps its steps, as seen from where it starts. Without a launcher nobody would read them; a
+        process that the script starts has this rank's variables, but no line to the agent."""
         self.flags = StepFlags()
         """What ranks want of each other at the end of a step."""
         self.sharing: Sharing | None = None
@@ -278,8 +279,8 @@ class World:
 
     def fail(self, report: Failed) -> None:
         """The script has failed: tell the agent. The caller leaves without `finish`, which would hang."""
+        self.tell(report)  # first: a disk that hangs takes two seconds
         self._end_records()
-        self.tell(report)
         if self._is_cut_off:
             print((report.traceback or report.exception).rstrip(), file=sys.stderr, flush=True)
 

@@ -75,6 +75,7 @@ class AutoShares:
         try:
             yield
         finally:
+            self.step_has_begun()
             self._run = self._choice = self._table = self._world.sharing = None
 
     def begin(self, table: ShareTable) -> None:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from paceline.comm.world import World
 from paceline.data.own_rows.division import rows_of
 from paceline.strategy.base import SynchronousStrategy
-from paceline.strategy.bridged_collectives import rows_of_ranks
+from paceline.strategy.bridged_collectives import total_and_first_row
 from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.replica_context import NO_MORE
 
@@ -72,6 +72,6 @@ def counted_batches(batches: Any, world: World) -> Iterator[Any]:
             rows = int(rows_of(batch))
         except (StopIteration, tf.errors.OutOfRangeError):
             batch, rows = None, NO_MORE
-        if rows_of_ranks(world, rows).sum() <= 0:
+        if total_and_first_row(world, rows)[0] <= 0:
             return
         yield batch

@@ -45,7 +45,9 @@ _JUDGED_STEPS = 20
 @contextmanager
 def timed(run: Run) -> Iterator[None]:
     """Around a call of `fit`, `evaluate` or `predict`."""
-    world = engine_of(run.model).world or current_world()
+    of_model = engine_of(run.model).world
+    world = of_model or current_world()
+    sharing = None if of_model is None else auto_shares_of(of_model)
     clock = world.clock
     clock.step_ended()  # one that has found no data
     if run.method != "fit" or run.parent is not None or not clock.begin():
@@ -54,7 +56,6 @@ def timed(run: Run) -> Iterator[None]:
         return
     record = None if world.recorder is None else world.recorder.waited
     run.step_times = StepTimes(world.rank, clock, record) if world.is_chief else None
-    sharing = auto_shares_of(world)
     clock.hear = None if run.step_times is None else run.step_times.hear
     untold: list[int] = []
     try:

@@ -91,8 +91,8 @@ class Head:
             shows_all = asks_for_all(self._job.environment)
             screen = Screen(self._sink(sys.stdout), self._sink(self._words), shows_all=shows_all)
             gathering = self._hosts = self._make_gathering(loop, self._say)
+            lifetimes.enter_context(interrupts(loop, self._interrupt))  # also while the sinks come to their end
             self._subscribe(lifetimes, screen, logs, gathering)
-            lifetimes.enter_context(interrupts(loop, self._interrupt))
             code = EXIT_UNAVAILABLE
             try:
                 code = await self._generations(loop, gathering, screen, logs)

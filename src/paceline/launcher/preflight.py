@@ -1,10 +1,9 @@
 """What is known of a job before anything starts: what cannot be right is refused, what is doubtful is told."""
 
-import difflib
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from paceline.cluster import environment
@@ -35,11 +34,12 @@ def refuse_impossible(job: JobDescription) -> None:
         _folder_fault("--log-dir", options.log_dir),
         _folder_fault("--observe", options.observe),
         _file_fault("--secret-file", options.secret_file),
-        _command_fault("--ssh-command", options.ssh_command),
+        _command_fault("--ssh-command", job.ssh.command if job.hosts and job.ssh else ()),
+        _events_fault(options),
     ]
     if is_worker and options.snapshot_dir is not None:
         faults.append(_snapshots_fault(options.snapshot_dir))
-    if is_worker and options.communication == "nccl" and not may_have_gpus():
+    if is_worker and job.num_workers > 1 and options.communication == "nccl" and not may_have_gpus():
         faults.append(
             "--communication: received 'nccl', which sums on GPUs, and this host has none. Fix: write --communication "
             "mpi, or leave it out"
@@ -85,6 +85,8 @@ def _file_fault(flag: str, file: Path | None) -> str:
     """What is wrong with a file that is read; empty: nothing."""
     if file is None:
         return ""
+    if file.exists() and not file.is_file():
+        return ""  # a pipe, which can be read once
     try:
         file.open("rb").close()
     except OSError as fault:
@@ -92,12 +94,22 @@ def _file_fault(flag: str, file: Path | None) -> str:
     return ""
 
 
-def _command_fault(flag: str, command: str | None) -> str:
-    """What is wrong with a command that is given; empty: nothing."""
-    words = shlex.split(command or "")
-    if not words or shutil.which(words[0]) is not None:
+def _command_fault(flag: str, command: Sequence[str]) -> str:
+    """What is wrong with a command; empty: nothing, or the job has none."""
+    if not command or shutil.which(command[0]) is not None:
         return ""
-    return f"{flag}: received {command!r}; expected a program that exists here ({words[0]} is none)"
+    return f"{flag}: received {shlex.join(command)!r}; expected a program that exists here ({command[0]} is none)"
+
+
+def _events_fault(options: JobOptions) -> str:
+    """Whether two options are to write one file."""
+    if options.events is None or options.observe is None:
+        return ""
+    from paceline.report.kept_job import EVENTS  # most jobs do without
+
+    if options.events.absolute() != options.observe.absolute() / EVENTS:
+        return ""
+    return f"--events: received {str(options.events)!r}, which --observe writes; expected another file"
 
 
 def doubts(job: JobDescription, variables: Mapping[str, str]) -> Iterator[str]:
@@ -124,6 +136,8 @@ def unknown_variables(variables: Iterable[str]) -> Iterator[str]:
     known |= {name for key, name in vars(environment).items() if key.isupper() and isinstance(name, str)}
     for name in sorted(variables):
         if name.startswith(PREFIX) and name not in known and not name.startswith(_OF_TARGETS):
+            import difflib  # seldom needed
+
             meant = difflib.get_close_matches(
                 name.removeprefix(PREFIX), [one.removeprefix(PREFIX) for one in known], n=1
             )

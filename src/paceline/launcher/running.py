@@ -8,7 +8,6 @@ import sys
 
 from paceline.cluster import environment
 from paceline.cluster.keras_backend import check_keras_backend
-from paceline.errors import ConfigurationError
 from paceline.launcher.job import JobDescription
 from paceline.launcher.open_files import check_open_files
 from paceline.launcher.preflight import doubts, refuse_impossible
@@ -71,11 +70,6 @@ def check(job: JobDescription) -> None:
     refuse_impossible(job)
     if job.options.dry_run:
         return
-    for flag, folder in (("--log-dir", job.options.log_dir), ("--observe", job.options.observe)):
+    for folder in (job.options.log_dir, job.options.observe):
         if folder is not None:
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as fault:
-                raise ConfigurationError(
-                    f"{flag}: received {str(folder)!r}; expected a writable folder ({fault}) [option]"
-                ) from fault
+            folder.mkdir(parents=True, exist_ok=True)

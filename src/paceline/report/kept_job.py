@@ -7,6 +7,7 @@ DIR/ranks/          the steps of each rank (`observe/step_files.py`)
 DIR/trace.json.gz, DIR/tensorboard/, DIR/report.html      made of these, again whenever somebody asks
 """
 
+import functools
 import json
 import shutil
 import time
@@ -55,16 +56,21 @@ class KeptJob:
         host = file.header.host
         if host == self.about.host:
             return HostClock([Sample(0, 0, 0)])
-        samples = [
-            Sample(*(round(event[name] * 1e9) for name in ("clock_seconds", "offset_seconds", "error_seconds")))
-            for event in self.events
-            if event["event"] == "ClockMeasured" and event["host"] == host
-        ]
-        if samples:
+        if samples := self._samples.get(host):
             return HostClock(samples)
         about = self.about
         apart = (file.header.monotonic_ns - file.header.wall_ns) - (about.monotonic_ns - about.wall_ns)
         return HostClock([Sample(0, apart, None)])
+
+    @functools.cached_property
+    def _samples(self) -> dict[str, list[Sample]]:
+        """By host, what was measured of its clock."""
+        found: dict[str, list[Sample]] = {}
+        for event in self.events:
+            if event["event"] == "ClockMeasured":
+                told = (round(event[name] * 1e9) for name in ("clock_seconds", "offset_seconds", "error_seconds"))
+                found.setdefault(event["host"], []).append(Sample(*told))
+        return found
 
     def hosts(self) -> list[str]:
         """Those of which there are steps, that of the first rank first."""
@@ -103,9 +109,15 @@ class KeptJob:
 
 
 def begin(directory: Path, job_id: str, program: str, host: str) -> None:
-    """Removes what an earlier job has kept there, and says which job this is. Raises: OSError: it cannot."""
+    """Removes what an earlier job has kept there, and says which job this is.
+
+    Raises:
+        ConfigurationError: files with the names of the records are there, and are somebody else's.
+        OSError: it cannot.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / JOB).exists():  # else what is there is somebody else's
+        _refuse_others(directory)
         for path in (directory / RANKS).glob("*"):
             if is_step_file(path):
                 path.unlink(missing_ok=True)
@@ -124,19 +136,32 @@ def read_job(directory: Path) -> KeptJob:
         ConfigurationError: there are none.
         OSError: they cannot be read.
     """
-    try:
-        about = Decoder[JobFile](JobFile)((directory / JOB).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, GarbledError):
-        raise ConfigurationError(
-            f"{directory} has no records of a job. Fix: name the folder that was given to `paceline run --observe "
-            "FOLDER`. [no-records]"
-        ) from None
+    about = _about(directory)
     try:
         lines = (directory / EVENTS).read_bytes().splitlines()
     except FileNotFoundError:
         lines = []
     events = [event for line in lines if (event := _event_of(line)) is not None]
     return KeptJob(about, events, read_step_files(directory / RANKS, about.job_id))
+
+
+def _refuse_others(directory: Path) -> None:
+    try:
+        _about(directory)
+    except ConfigurationError:
+        raise ConfigurationError(
+            f"{directory / JOB} is another program's file, and the records would replace it. Fix: name another folder"
+        ) from None
+
+
+def _about(directory: Path) -> JobFile:
+    try:
+        return Decoder[JobFile](JobFile)((directory / JOB).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, GarbledError):
+        raise ConfigurationError(
+            f"{directory} has no records of a job. Fix: name the folder that was given to `paceline run --observe "
+            "FOLDER`. [no-records]"
+        ) from None
 
 
 def _event_of(line: bytes) -> Event | None:

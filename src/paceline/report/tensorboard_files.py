@@ -70,7 +70,7 @@ def _step_points(job: KeptJob, file: StepFile) -> Iterator[_Point]:
     blocks = until(job.blocks_beside(file), began_of(file))
     steps = [step for step in steps_of(file) if step.number is not None]
     for some in _in_groups(blocks):
-        lasted, num_steps = some[-1].ended - some[0].began, some[-1].last_step - some[0].first_step + 1
+        lasted, num_steps = some[-1].ended - some[0].began, max(some[-1].last_step - some[0].first_step + 1, 1)
         apart = sum(block.by_phase["start"] + block.by_phase["validation"] for block in some)
         waited = sum(block.by_phase["input"] for block in some)
         yield _point(some[-1].last_step, clock.here(some[-1].ended), (lasted - apart) / num_steps, waited / num_steps)

@@ -42,7 +42,7 @@ def write_trace(job: KeptJob, path: Path) -> None:
     """Writes the timeline. Raises: OSError: it cannot."""
     partial = path.with_name(f".{path.name}")
     try:
-        with gzip.open(partial, "wt", compresslevel=9, encoding="utf-8") as file:
+        with gzip.open(partial, "wt", compresslevel=3, encoding="utf-8") as file:
             told = {"job": job.about.job_id, "clocks": {host: error_text(job.error_of(host)) for host in job.hosts()}}
             file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(told)},"traceEvents":[\n')
             for number, line in enumerate(trace_lines(job)):

@@ -22,33 +22,36 @@ from paceline.strategy.graph_collectives import GraphCollectives
 from paceline.strategy.python_calls import PythonCall
 
 
-def rows_of_ranks(world: World, rows: int) -> Array:
-    """int64 vector: the rows of each rank. Their flags and clocks go with them. Collective.
+def total_and_first_row(world: World, rows: int) -> tuple[int, int]:
+    """How many rows all ranks have, and how many those before this one. Collective.
 
-    Each rank's `World` receives those, and what rows are shared out by hears of the step.
+    The ranks' flags and clocks go with them. Each rank's `World` receives those, and what rows are shared out by hears
+    of the step, if it does so on all ranks.
 
     Args:
         world: Whose replicas talk, those on its axis `data`.
         rows: This rank's; a large negative number says that its data has come to its end.
     """
     replicas, sharing = world.data, world.sharing
-    own = np.zeros((1 if sharing is None else 2, replicas.size), np.int64)
-    own[0, replicas.rank] = rows
-    if sharing is not None:
-        own[1, replicas.rank] = sharing.step_begins()
-    clocks = world.clock.count_begins(replicas.rank, replicas.size)
+    rank, size = replicas.rank, replicas.size
+    own = np.zeros(2 + size * (1 if sharing is None else 2), np.int64)  # flags, rows, rows by rank, batches by rank
+    own[0], own[1], own[2 + rank] = world.flags.own, rows, rows
     try:
-        [told] = replicas.all_reduce([np.concatenate([np.array([world.flags.own], np.int64), own.reshape(-1), clocks])])
-        of_ranks, clocks = told[1 : 1 + own.size].reshape(own.shape), told[1 + own.size :]
-        first = world.clock.count_ended(replicas.size, clocks, takes_place=bool(of_ranks[0].sum() > 0))
-        if sharing is not None and first is not None:
-            sharing.hear(first, clocks.reshape(-1, NUM_NUMBERS), of_ranks[0], int(of_ranks[1].max()))
+        clocks = world.clock.count_begins(rank, size)
+        if sharing is not None and world.clock.is_in_step:
+            own[2 + size + rank] = sharing.step_begins()
+        [told] = replicas.all_reduce([np.concatenate([own, clocks])])
+        total, clocks = int(told[1]), told[len(own) :]
+        first = world.clock.count_ended(size, clocks, takes_place=total > 0)
+        if sharing is not None:
+            of_rows, num_batches = told[2 : 2 + size], told[2 + size : len(own)]
+            if first is not None and num_batches.min() > 0:  # else some rank shares nothing out in this step
+                sharing.hear(first, clocks.reshape(-1, NUM_NUMBERS), of_rows, int(num_batches.max()))
     finally:
         if sharing is not None:
             sharing.step_has_begun()
     world.flags.receive(int(told[0]))
-    rows_by_rank: Array = of_ranks[0]
-    return rows_by_rank
+    return total, int(told[2 : 2 + rank].sum())
 
 
 class BridgedCollectives(GraphCollectives):
@@ -115,8 +118,7 @@ class BridgedCollectives(GraphCollectives):
 
 
 def _total_and_first(world: World, rows: Array, _: Array) -> list[Array]:
-    of_ranks = rows_of_ranks(world, int(rows))
-    return [np.array(of_ranks.sum(), np.int64), np.array(of_ranks[: world.data.rank].sum(), np.int64)]
+    return [np.array(number, np.int64) for number in total_and_first_row(world, int(rows))]
 
 
 def graph_collectives_of(world: World, group: CountedGroup) -> GraphCollectives:

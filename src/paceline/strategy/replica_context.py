@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from paceline.comm.world import World
 from paceline.strategy import compat, operation_seeds
-from paceline.strategy.bridged_collectives import rows_of_ranks
+from paceline.strategy.bridged_collectives import total_and_first_row
 from paceline.strategy.graph_collectives import GraphCollectives, as_written
 from paceline.strategy.python_calls import PythonCall
 from paceline.strategy.reductions import reduced
@@ -167,7 +167,7 @@ def no_more_rows(world: World) -> bool:
     Returns:
         Whether all ranks have said so: none has begun another step.
     """
-    return int(rows_of_ranks(world, NO_MORE).sum()) == NO_MORE * world.data.size
+    return total_and_first_row(world, NO_MORE)[0] == NO_MORE * world.data.size
 
 
 class OutOfData(StopIteration):

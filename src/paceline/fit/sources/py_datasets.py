@@ -232,6 +232,7 @@ class PyDatasetItems(Source):
         current = (position.batches or (0,))[-1]
         if self.adapter.enqueuer is None:
             begin_at(self.adapter, current)
+            self.begin_shares()
             current = 0
         live = iter(dataset)
         Replaying(current, self.speaks).read(live, current)

@@ -202,6 +202,10 @@ class Source:
         self.num_asked = 0
         for one in (*([] if self._log is None else [self._log]), *self.counters):
             one.new_iterator()
+        self.begin_shares()
+
+    def begin_shares(self) -> None:
+        """From the next batch on, batches are numbered from 0, and have the shares that hold now."""
         if self.shares is not None and self._sharing is not None:
             self._sharing.begin(self.shares)
 
