@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -82,14 +83,17 @@ def test_a_million_steps_are_a_few_megabytes_and_none_is_missing_in_the_sums(tmp
     assert sum(path.stat().st_size for path in tmp_path.rglob("*")) < 5_000_000, "of two ranks 10 MB, of all 50 MB"
 
 
-def test_a_step_without_a_first_message_is_divided_by_when_its_batch_came(tmp_path: Path) -> None:
+def test_a_step_without_a_first_message_is_divided_by_when_its_batch_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 0.0)  # when each step begins
     now = [0]
     recorder = StepRecorder(tmp_path, identity(), "a", refuse, lambda: now[0])
     (tmp_path / "ranks").mkdir()
     clock = StepClock(lambda: now[0], ProcessFacts(Facts, lambda: 0))
     clock.note = recorder.note
     clock.begin()
-    for step, came in ((1, -1.0), (2, 1e10), (3, None)):
+    for step, came in ((1, 0.0), (2, 1e10), (3, None)):
         clock.step_begins()
         clock.input_came_at = None if came is None else lambda came=came: came
         now[0] += 10 * MILLISECOND
