@@ -19,6 +19,9 @@ BYTES_OF_WORKER = 600_000_000
 _MANY_ON_A_CORE = 4
 """Processes; more of them wait for each other most of the time."""
 
+_NEARLY = 0.8
+"""Of the letters of a name: a slip of the pen, and no other name."""
+
 _OF_TARGETS = tuple(f"{PREFIX}{target}_" for target in ("SLURM", "KUBERNETES", "GCLOUD"))
 """How the variables of `paceline render` begin."""
 
@@ -127,9 +130,9 @@ def doubts(job: JobDescription, variables: Mapping[str, str]) -> Iterator[str]:
 
 
 def unknown_variables(variables: Iterable[str]) -> Iterator[str]:
-    """A line for each variable that looks like one of Paceline's, and is none.
+    """A line for each variable that is nearly called like one of Paceline's; others may be the script's own.
 
-    >>> list(unknown_variables(["PACELINE_WORKRES", "PACELINE_WORKERS", "HOME"]))
+    >>> list(unknown_variables(["PACELINE_WORKRES", "PACELINE_WORKERS", "PACELINE_MY_OWN", "HOME"]))
     ['PACELINE_WORKRES is set, and means nothing: did you mean PACELINE_WORKERS? [unknown-variable]']
     """
     known = {option.variable for option in rows(JobOptions)}
@@ -138,11 +141,9 @@ def unknown_variables(variables: Iterable[str]) -> Iterator[str]:
         if name.startswith(PREFIX) and name not in known and not name.startswith(_OF_TARGETS):
             import difflib  # seldom needed
 
-            meant = difflib.get_close_matches(
-                name.removeprefix(PREFIX), [one.removeprefix(PREFIX) for one in known], n=1
-            )
-            hint = f"did you mean {PREFIX}{meant[0]}?" if meant else "docs/reference.md has all of them."
-            yield f"{name} is set, and means nothing: {hint} [unknown-variable]"
+            names = [one.removeprefix(PREFIX) for one in known]
+            for meant in difflib.get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=_NEARLY):
+                yield f"{name} is set, and means nothing: did you mean {PREFIX}{meant}? [unknown-variable]"
 
 
 def crowded_text(num_processes: int, num_cores: int, free_bytes: int) -> str:
