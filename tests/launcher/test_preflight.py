@@ -1,19 +1,16 @@
 """What is refused, and what is told, before anything starts; and `--dry-run`."""
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paceline.cluster.hosts import HostSlots
 from paceline.cluster.job_options import JobOptions
 from paceline.errors import ConfigurationError
 from paceline.launcher import preflight
 from paceline.launcher.dry_run import dry_run_text
 from paceline.launcher.job import JobDescription
-from paceline.launcher.other_hosts import SshOptions
 from paceline.launcher.running import run
 
 
@@ -45,13 +42,10 @@ def test_all_that_cannot_be_right_is_named_at_once(tmp_path: Path, monkeypatch: 
     assert message.endswith("[option]")
 
 
-def test_an_ssh_client_is_needed_for_other_hosts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_ssh_client_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container without one could run no job, since the option's default is `ssh`."""
     monkeypatch.setenv("PATH", "")
     preflight.refuse_impossible(job_with())
-    job = dataclasses.replace(job_with(), hosts=(HostSlots("a", 2),), ssh=SshOptions(command=("ssh", "-v")))
-    with pytest.raises(ConfigurationError, match="'ssh -v'; expected a program that exists here"):
-        preflight.refuse_impossible(job)
 
 
 def test_a_secret_that_can_be_read_once_is_not_read(tmp_path: Path) -> None:

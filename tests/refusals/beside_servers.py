@@ -10,10 +10,15 @@ import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
 from refusal import Refusal, told
-from servers_in_process import EARLY_DATA
-from servers_in_process import strategy as strategy_of
 
 X, Y = np.ones((8, 4), np.float32), np.ones((8, 1), np.float32)
+
+
+def _servers() -> Any:
+    """Imported late: the import uses TensorFlow, which the process that only reads `ROWS` must not."""
+    import servers_in_process
+
+    return servers_in_process
 
 
 def run_case(code: str) -> list[str]:
@@ -21,7 +26,7 @@ def run_case(code: str) -> list[str]:
 
 
 def _model(*middle: Any, optimizer: Any = "sgd", **options: Any) -> Any:
-    with strategy_of(num_servers=2).scope():
+    with _servers().strategy(num_servers=2).scope():
         model = keras.Sequential([keras.Input((4,)), *middle, keras.layers.Dense(1)])
         model.compile(optimizer, "mse", **options)
     return model
@@ -35,7 +40,7 @@ def _of_python() -> Any:
 
 
 def _outside() -> None:
-    strategy_of(num_servers=2)
+    _servers().strategy(num_servers=2)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     model.fit(X, Y, verbose=0)
@@ -43,7 +48,7 @@ def _outside() -> None:
 
 def _lazily_averaged() -> None:
     partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
-    with strategy_of(num_servers=2, variable_partitioner=partitioner, lazy_rows=True).scope():
+    with _servers().strategy(num_servers=2, variable_partitioner=partitioner, lazy_rows=True).scope():
         model = keras.Sequential(
             [keras.Input((1,), dtype="int32"), keras.layers.Embedding(6, 2), keras.layers.Flatten()]
         )
@@ -53,14 +58,14 @@ def _lazily_averaged() -> None:
 
 def _too_many_shards() -> None:
     partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(4)
-    with strategy_of(num_servers=2, variable_partitioner=partitioner).scope():
+    with _servers().strategy(num_servers=2, variable_partitioner=partitioner).scope():
         keras.layers.Embedding(3, 2).build()
 
 
 ROWS = [
     Refusal(
         "before-strategy",
-        lambda: _model().evaluate(EARLY_DATA, verbose=0),
+        lambda: _model().evaluate(_servers().EARLY_DATA, verbose=0),
         ValueError,
         "x is a dataset that was made before the ParameterServerStrategy",
         "Make the strategy first",

@@ -39,6 +39,8 @@ TESTED_BY: dict[str, tuple[str, str]] = {
     "batch-statistics": ("a line of a job with an option", "fit/test_batch_statistics.py"),
     "crowded": ("a line before the job starts", "launcher/test_preflight.py"),
     "unknown-variable": ("a line before the job starts", "launcher/test_preflight.py"),
+    "no-records": ("a folder without records", "report/test_page.py"),
+    "observe": ("a line on a disk that is full", "launcher/test_observation.py"),
     "event-sink": ("a line on a function that raised", "events/test_bus.py"),
     "events-file": ("a line on a file of the head", "events/test_json_lines.py"),
     "job-directory": ("a folder of another user", "launcher/live/test_status_socket.py"),

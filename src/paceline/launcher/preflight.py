@@ -1,9 +1,7 @@
 """What is known of a job before anything starts: what cannot be right is refused, what is doubtful is told."""
 
 import os
-import shlex
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from paceline.cluster import environment
@@ -37,7 +35,6 @@ def refuse_impossible(job: JobDescription) -> None:
         _folder_fault("--log-dir", options.log_dir),
         _folder_fault("--observe", options.observe),
         _file_fault("--secret-file", options.secret_file),
-        _command_fault("--ssh-command", job.ssh.command if job.hosts and job.ssh else ()),
         _events_fault(options),
     ]
     if is_worker and options.snapshot_dir is not None:
@@ -97,13 +94,6 @@ def _file_fault(flag: str, file: Path | None) -> str:
     return ""
 
 
-def _command_fault(flag: str, command: Sequence[str]) -> str:
-    """What is wrong with a command; empty: nothing, or the job has none."""
-    if not command or shutil.which(command[0]) is not None:
-        return ""
-    return f"{flag}: received {shlex.join(command)!r}; expected a program that exists here ({command[0]} is none)"
-
-
 def _events_fault(options: JobOptions) -> str:
     """Whether two options are to write one file."""
     if options.events is None or options.observe is None:
@@ -132,8 +122,9 @@ def doubts(job: JobDescription, variables: Mapping[str, str]) -> Iterator[str]:
 def unknown_variables(variables: Iterable[str]) -> Iterator[str]:
     """A line for each variable that is nearly called like one of Paceline's; others may be the script's own.
 
-    >>> list(unknown_variables(["PACELINE_WORKRES", "PACELINE_WORKERS", "PACELINE_MY_OWN", "HOME"]))
-    ['PACELINE_WORKRES is set, and means nothing: did you mean PACELINE_WORKERS? [unknown-variable]']
+    >>> names = [f"{PREFIX}{name}" for name in ("WORKRES", "WORKERS", "MY_OWN")]
+    >>> [line.partition(": ")[2] for line in unknown_variables(names)]
+    ['did you mean PACELINE_WORKERS? [unknown-variable]']
     """
     known = {option.variable for option in rows(JobOptions)}
     known |= {name for key, name in vars(environment).items() if key.isupper() and isinstance(name, str)}
