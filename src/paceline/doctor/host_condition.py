@@ -74,7 +74,7 @@ def _lowest_versions() -> dict[str, str]:
         requirements = metadata.requires("paceline") or []
     except metadata.PackageNotFoundError:  # run from a checkout
         requirements = []
-    found = (re.match(r"([\w.-]+)(?:\[[\w,-]*\])?>=([\d.]+)", one) for one in requirements)
+    found = (re.match(r"([\w.-]+)[^;]*>=([\d.]+)", one) for one in requirements)
     lowest = {match[1]: match[2] for match in found if match}
     return {program: lowest[name] for program, name in _REQUIRED.items() if name in lowest}
 

@@ -159,7 +159,7 @@ class StragglerFound(OfRank, frozen=True):
 class SharesChanged(OfRank, frozen=True):
     """Under ``--shares auto`` workers get other rows of each batch; emitted by the chief, in one of its threads."""
 
-    rows: list[int]
+    rows: tuple[int, ...]
     """Of a full batch, by rank."""
     text: str
     """The same as the chief's line."""

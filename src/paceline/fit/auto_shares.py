@@ -116,7 +116,7 @@ class AutoShares:
         self._table.change(num_batches, shares)
         if self._is_chief:
             text = line_of_change(shares, num_batches)
-            bus.emit(SharesChanged(self._world.rank, list(shares), text))
+            bus.emit(SharesChanged(self._world.rank, tuple(shares), text))
             _LOGGER.info("%s", text)
 
     def step_has_begun(self) -> None:

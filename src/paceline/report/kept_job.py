@@ -112,7 +112,7 @@ def begin(directory: Path, job_id: str, program: str, host: str) -> None:
     """Removes what an earlier job has kept there, and says which job this is.
 
     Raises:
-        ConfigurationError: files with the names of the records are there, and are somebody else's.
+        FileExistsError: files with the names of the records are there, and are somebody else's.
         OSError: it cannot.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def _refuse_others(directory: Path) -> None:
     try:
         _about(directory)
     except ConfigurationError:
-        raise ConfigurationError(
+        raise FileExistsError(
             f"{directory / JOB} is another program's file, and the records would replace it. Fix: name another folder"
         ) from None
 

@@ -14,7 +14,7 @@ def test_comes_back_from_a_snapshot_to_as_many_ranks_and_to_others() -> None:
         tensors: Tensors = {}
         begins.append(frozen(encode(value, tensors, path_of(name)), tensors))
     cursor = Cursor(epoch=1, step=7, batches=(7, 0), steps_seen=3)
-    position = DataPosition(cursor, Begin(*begins), 7, Position((7, 0), np.ones(2), "f"), True)
+    position = DataPosition(cursor, Begin(*begins), 7, Position((7, 0), np.ones(2), "f"), None, True)
     found: list[DataPosition] = []
     part = Part(DATA, Scope.RANK, position.captured, lambda saved: found.append(DataPosition.saved(saved)))
     for num_ranks in (1, 2):
