@@ -1,11 +1,7 @@
 """What a rank keeps of its steps: bounded, whole in its sums, and no reason for a training to end."""
 
 import os
-import resource
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +18,7 @@ from paceline.comm.step_rows import MAX_BLOCKS, MAX_ENTRIES
 from paceline.events.worker_events import StepDone
 from paceline.observe.step_files import ENTRY_BITS, read_step_files
 from paceline.report.step_spans import Span, blocks_of, steps_of
+from small_disks import largest_file
 
 MILLISECOND = 1_000_000
 
@@ -32,18 +29,6 @@ def identity(rank: int = 0, generation: int = 1) -> WorkerIdentity:
 
 def refuse(reason: str) -> None:
     raise AssertionError(reason)
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """What a full disk does to who writes; other limits of the process stay."""
-    before, on_signal = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, on_signal)
 
 
 @pytest.mark.parametrize("num_steps", [90_000, pytest.param(1_000_000, marks=pytest.mark.proof)])

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from programs import run_python, run_workers
+from small_disks import small_disk
 
 pytestmark = pytest.mark.processes
 
@@ -24,13 +24,8 @@ LIMIT_SECONDS = 120
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "paceline-test", str(folder)]
-    if subprocess.run(mount, capture_output=True, timeout=LIMIT_SECONDS).returncode:
-        pytest.skip("a small disk is a tmpfs, which only root may mount; CI runs as root")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True, timeout=LIMIT_SECONDS)
+    with small_disk(folder, 16 << 10) as disk:
+        yield disk
 
 
 def trace_of(folder: Path) -> list[dict[str, Any]]:

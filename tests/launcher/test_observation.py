@@ -1,11 +1,7 @@
 """What the launcher keeps for `--observe`: bounded, and what goes wrong is one line."""
 
 import json
-import resource
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,17 +9,7 @@ import pytest
 from paceline.events.head_events import GenerationBegan, Notice, RankEnded
 from paceline.events.worker_events import EpochEnded, RecordsFailed, StepDone
 from paceline.launcher.observation import observed
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    before, on_signal = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, on_signal)
+from small_disks import largest_file
 
 
 def kept(folder: Path) -> list[dict[str, object]]:

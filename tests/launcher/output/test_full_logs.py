@@ -1,6 +1,5 @@
 """Log files on a disk that is full for a while."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,20 +8,16 @@ import pytest
 from paceline.cluster.launched import WorkerIdentity
 from paceline.cluster.spec import WORKER, Task
 from paceline.launcher.output.worker_logs import WorkerLogs
+from small_disks import small_disk
 
 DISK_BYTES = 1 << 20
 LIMIT_SECONDS = 120
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "paceline-test", str(tmp_path)]
-    if subprocess.run(mount, capture_output=True, timeout=LIMIT_SECONDS).returncode:
-        pytest.skip("a small disk is a tmpfs, which only root may mount; CI runs as root")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "-l", str(tmp_path)], check=True, timeout=LIMIT_SECONDS)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, DISK_BYTES) as disk:
+        yield disk
 
 
 def worker(generation: int = 1) -> WorkerIdentity:
@@ -38,12 +33,12 @@ def worker(generation: int = 1) -> WorkerIdentity:
     )
 
 
-def test_a_full_disk_is_told_once_and_the_file_goes_on_when_there_is_room(small_disk: Path) -> None:
+def test_a_full_disk_is_told_once_and_the_file_goes_on_when_there_is_room(disk: Path) -> None:
     """The first write that failed closed the file for good, without a word: a later traceback was missing."""
     said: list[str] = []
-    filler = small_disk / "filler"
+    filler = disk / "filler"
     filler.write_bytes(bytes(DISK_BYTES // 2))
-    with WorkerLogs(small_disk / "logs", said.append) as logs:
+    with WorkerLogs(disk / "logs", said.append) as logs:
         logs.begin("ab12", 1, [worker()])
         file = logs.of(0)
         assert file is not None
@@ -56,14 +51,14 @@ def test_a_full_disk_is_told_once_and_the_file_goes_on_when_there_is_room(small_
         filler.unlink()
         logs.begin("ab12", 3, [worker(3)])
         logs.of(0).write(["third generation"])
-        assert (small_disk / "logs/latest/job_0.log").read_text() == "third generation\n"
+        assert (disk / "logs/latest/job_0.log").read_text() == "third generation\n"
         assert len(said) == 1, said
 
 
-def test_what_is_left_out_is_marked(small_disk: Path) -> None:
-    filler = small_disk / "filler"
+def test_what_is_left_out_is_marked(disk: Path) -> None:
+    filler = disk / "filler"
     filler.write_bytes(bytes(DISK_BYTES // 2))
-    with WorkerLogs(small_disk / "logs", lambda _: None) as logs:
+    with WorkerLogs(disk / "logs", lambda _: None) as logs:
         logs.begin("ab12", 1, [worker()])
         file = logs.of(0)
         assert file is not None
@@ -71,7 +66,7 @@ def test_what_is_left_out_is_marked(small_disk: Path) -> None:
             file.write(lines)
         filler.unlink()
         file.write(["Traceback", "ValueError: 3"])
-    first, torn, *rest = (small_disk / "logs/latest/job_0.log").read_text().splitlines()
+    first, torn, *rest = (disk / "logs/latest/job_0.log").read_text().splitlines()
     assert first == "first"
     assert set(torn) == {"x"}
     assert rest == [
