@@ -14,12 +14,12 @@ from digits import dataset
 from marks import mark
 
 import paceline
-from paceline.parameter_server import dealer
+from paceline.parameter_server import step_dispatcher
 
 L = keras.layers
 
 
-class MarkedExecution(dealer.Execution):
+class MarkedExecution(step_dispatcher.Execution):
     """Marks when the results of a worker's step are there."""
 
     def run(self) -> None:
@@ -29,7 +29,7 @@ class MarkedExecution(dealer.Execution):
 
 
 def main() -> None:
-    dealer.Execution = MarkedExecution
+    step_dispatcher.Execution = MarkedExecution
     strategy = paceline.ParameterServerStrategy()
     with strategy.scope():
         body = [L.Conv2D(32, 3, activation="relu"), L.Flatten(), L.Dense(128, activation="relu")]

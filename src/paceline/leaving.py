@@ -5,7 +5,7 @@ take seconds, or crash. What it does besides must then be done here, and what is
 
     leave            in order, as the launcher does: exit handlers, output       nothing that a user wrote is lost
     leave_script     the same without exit handlers, for who has run them, or must not: files that the script left open
-    vanish           at once: a thread of a process that cannot be reached otherwise, a fork that owes nothing
+    exit_now         at once: a thread of a process that cannot be reached otherwise, a fork that owes nothing
 """
 
 import atexit
@@ -32,7 +32,7 @@ def leave_script(code: int) -> NoReturn:
     os._exit(code)
 
 
-def vanish(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """Ends this process with `code`, from any thread. Nothing is written, nobody is told."""
     os._exit(code)
 

@@ -16,7 +16,7 @@ def test_nobody_wants_anything() -> None:
 
 def test_one_wants_to_leave_and_all_know_in_the_same_step() -> None:
     ranks = [StepFlags() for _ in range(3)]
-    ranks[1].wants_to_leave = True
+    ranks[1].preemption_requested = True
     assert not any(rank.is_leaving for rank in ranks)
     message(*ranks)
     assert all(rank.is_leaving for rank in ranks)
@@ -35,7 +35,7 @@ def test_a_snapshot_is_taken_once() -> None:
 def test_both_wishes_of_thousands_of_ranks_stay_apart() -> None:
     ranks = [StepFlags() for _ in range(5000)]
     for rank in ranks:
-        rank.wants_to_leave = True
+        rank.preemption_requested = True
     ranks[0].wants_snapshot = True
     message(*ranks)
     assert ranks[-1].is_leaving

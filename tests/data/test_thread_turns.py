@@ -2,12 +2,12 @@
 
 import sys
 
-from paceline.data.items.item_rings import ShortTurns
+from paceline.data.items.item_rings import ShortSwitchInterval
 
 
 def test_turns_are_as_before_when_the_last_one_has_ended() -> None:
     before = sys.getswitchinterval()
-    first, second = ShortTurns(), ShortTurns()
+    first, second = ShortSwitchInterval(), ShortSwitchInterval()
     second.end()
     first.begin()
     first.begin()

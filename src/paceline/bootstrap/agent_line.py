@@ -27,7 +27,7 @@ from collections.abc import Mapping
 
 from paceline.cluster import environment
 from paceline.comm.world import World
-from paceline.leaving import vanish
+from paceline.leaving import exit_now
 from paceline.rendezvous.guard_words import Appointed, GenerationBegins, WorkerStarted
 from paceline.wire.codec import Decoder, GarbledError
 from paceline.wire.frames import line, receive_line
@@ -82,7 +82,7 @@ def _appoint_guard(appointment: bytes, variables: Mapping[str, str]) -> None:
         )
         guard.communicate(appointment)
         time.sleep(_GUARD_SECONDS)  # it ends this process meanwhile, having seen what descends from it
-    vanish(1)
+    exit_now(1)
 
 
 def wait_if_standby() -> None:

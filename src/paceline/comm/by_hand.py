@@ -24,7 +24,7 @@ from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.world import World, enter_world
 from paceline.errors import EXIT_UNAVAILABLE
 from paceline.events.bus import bus
-from paceline.leaving import vanish
+from paceline.leaving import exit_now
 from paceline.observe.failure import log_with_rank, write_stacks_when_asked
 from paceline.rendezvous.attaching import Membership, join_by_hand
 
@@ -107,6 +107,6 @@ def _listen_to_agent(world: World, membership: Membership, has_left: threading.E
             file=sys.stderr,
             flush=True,
         )
-        vanish(EXIT_UNAVAILABLE)
+        exit_now(EXIT_UNAVAILABLE)
 
     threading.Thread(target=listen, name="paceline listens to its agent", daemon=True).start()

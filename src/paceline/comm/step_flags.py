@@ -24,14 +24,14 @@ class StepFlags:
     """This rank's flags, and those of which it has received that some rank has raised them."""
 
     def __init__(self) -> None:
-        self.wants_to_leave = False
+        self.preemption_requested = False
         self.wants_snapshot = False
         self._received = 0
 
     @property
     def own(self) -> int:
         """What this rank wants, as a number that is summed over ranks."""
-        return _PREEMPTED * self.wants_to_leave + _SNAPSHOT * self.wants_snapshot
+        return _PREEMPTED * self.preemption_requested + _SNAPSHOT * self.wants_snapshot
 
     def receive(self, total: int) -> None:
         """Some message brought the sum of the ranks' flags."""
@@ -63,7 +63,7 @@ def flags_of_all(world: "World", group: "Group") -> StepFlags:
     """
     flags = world.flags
     if group.size == 1:
-        if flags.wants_to_leave:
+        if flags.preemption_requested:
             flags.receive(flags.own)
     elif world.communication is not Communication.MPI:
         import numpy as np  # only a script that trains needs it

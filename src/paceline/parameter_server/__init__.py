@@ -1,1 +1,1 @@
-"""`fit`, `evaluate`, `predict` under parameter servers: the chief runs Keras's loop and deals its steps to workers."""
+"""`fit`, `evaluate`, `predict` under parameter servers: the chief runs Keras's loop and dispatches steps to workers."""

@@ -1,4 +1,4 @@
-"""The engine of parameter servers: the chief runs Keras's loop and deals steps, workers make them."""
+"""The engine of parameter servers: the chief runs Keras's loop and dispatches steps, workers make them."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +14,9 @@ from paceline.fit.building import build_as_far_as_known, shapes_of
 from paceline.fit.engine import Engine, Function
 from paceline.fit.sources.kinds import source_of
 from paceline.fit.sources.source import Opened, Source
-from paceline.parameter_server import atomic_updates, dealt_functions, step_trace
-from paceline.parameter_server.dealt_functions import (
+from paceline.parameter_server import atomic_updates, dispatched_functions, step_trace
+from paceline.parameter_server.chief_metrics import as_it_is
+from paceline.parameter_server.dispatched_functions import (
     DealtFunction,
     DealtLogs,
     DealtPrediction,
@@ -24,7 +25,6 @@ from paceline.parameter_server.dealt_functions import (
     drain,
     end_pass,
 )
-from paceline.parameter_server.home_metrics import as_it_is
 from paceline.parameter_server.refused_fits import check, check_made_after_strategy, check_not_alone
 from paceline.parameter_server.tables import table_seams
 from paceline.parameter_server.tables.sharded_weights import build_in_scope, made_by_layer
@@ -165,7 +165,7 @@ class Servers(Engine):
             build_in_scope(optimizer, variables, self.strategy)
 
     def source(self, opened: Opened, model: Any) -> Source:
-        """See `Engine`: the chief reads all of it, and deals its batches; or each worker reads its own."""
+        """See `Engine`: the chief reads all of it, and dispatches its batches; or each worker reads its own."""
         del model
         if is_of_workers(opened.dataset):
             return ReadByWorkers(opened)
@@ -243,5 +243,5 @@ def rows() -> list[Seam]:
             "each step has a seed of its own",
             in_graphs=True,
         ),
-        Seam(compat.trainer_module, "potentially_ragged_concat", dealt_functions.put_together, "rows in their order"),
+        Seam(compat.trainer_module, "potentially_ragged_concat", dispatched_functions.put_together, "rows in order"),
     ]

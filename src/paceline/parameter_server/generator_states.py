@@ -1,4 +1,4 @@
-"""The states of seed generators: the chief deals each step the states that it would have in one process.
+"""The states of seed generators: the chief hands each step the states that it would have in one process.
 
 The chief moves a generator on by as many draws as a step makes. So each step draws other numbers, and which numbers
 does not depend on the worker that takes the step, nor on the workers' speed.
@@ -35,7 +35,7 @@ class GeneratorStates:
     def __init__(self, generators: Sequence[Any]) -> None:
         self._generators = generators
 
-    def dealt(self, num_steps: int, draws: Mapping[int, Sequence[bool]]) -> Any:
+    def dispatched(self, num_steps: int, draws: Mapping[int, Sequence[bool]]) -> Any:
         """The states for the next execution; moves the generators on behind its steps.
 
         Args:

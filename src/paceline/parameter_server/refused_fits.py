@@ -1,4 +1,4 @@
-"""What cannot be dealt to workers is refused in a sentence, before anything is scheduled."""
+"""What cannot be dispatched to workers is refused in a sentence, before anything is scheduled."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

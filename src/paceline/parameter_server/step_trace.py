@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from paceline.fit.compat import all_layers
-from paceline.parameter_server.step_variables import Additions, StepVariable, standing_in
+from paceline.parameter_server.step_variables import Additions, StepVariable, swapped_for
 
 Function = Callable[..., Any]
 
@@ -56,8 +56,8 @@ class StepTrace:
     Args:
         metrics: All metrics of the model, also those of which a metric consists.
         updated_on_chief: Those of them that are.
-        generators: The seed generators whose states the chief deals.
-        counters: The `iterations` of optimizers, whose values the chief deals.
+        generators: The seed generators whose states the chief hands to steps.
+        counters: The `iterations` of optimizers, whose values the chief hands to steps.
     """
 
     metrics: Sequence[Any]
@@ -130,7 +130,7 @@ class StepTrace:
         likes = [*self.sums, *(generator.state for generator in self.generators), *self.counters]
         before, _here.trace = _here.trace, self
         try:
-            with standing_in(zip(likes, [*sums, *drawn, *counted], strict=True)), self._methods_replaced():
+            with swapped_for(zip(likes, [*sums, *drawn, *counted], strict=True)), self._methods_replaced():
                 yield added
         finally:
             _here.trace = before
@@ -208,7 +208,7 @@ def generators_of(model: Any) -> list[Any]:
 
 
 def drawn_in_dealt_step(keras_next: Function) -> Function:
-    """Keras's `SeedGenerator.next`, whose draws in a dealt step are counted."""
+    """Keras's `SeedGenerator.next`, whose draws in a dispatched step are counted."""
 
     def next_(self: Any, ordered: bool = True) -> Any:
         if _here.trace is not None:

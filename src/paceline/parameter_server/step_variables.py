@@ -4,7 +4,7 @@ On parameter servers such variables would cost a message for each read and each 
 it has read would lose rows. So they lie on the chief, and a step has variables of its own in their place:
 
     a metric's sums          begin at zero; what a step has added comes back and is added on the chief
-    a generator's state      begins at what the chief deals with the step
+    a generator's state      begins at what the chief sends with the step
 """
 
 from collections.abc import Iterable, Iterator
@@ -156,7 +156,7 @@ def is_of_step(resource: Any) -> bool:
 
 
 @contextmanager
-def standing_in(pairs: Iterable[tuple[Any, Any]]) -> Iterator[None]:
+def swapped_for(pairs: Iterable[tuple[Any, Any]]) -> Iterator[None]:
     """While a step is traced, the second of each pair is the TensorFlow variable of the first, a Keras variable."""
     pairs = list(pairs)
     before = [(variable, variable._value) for variable, _ in pairs]
@@ -169,7 +169,7 @@ def standing_in(pairs: Iterable[tuple[Any, Any]]) -> Iterator[None]:
             variable._value = value
 
 
-def bring_home(variables: Iterable[Any]) -> None:
+def move_to_chief(variables: Iterable[Any]) -> None:
     """Moves Keras variables from the parameter servers to this process, with their values."""
     for variable in variables:
         if isinstance(variable._value, ON_SERVERS):

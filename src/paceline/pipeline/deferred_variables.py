@@ -65,7 +65,7 @@ def assigned(keras_assign: Function) -> Function:
         if self._value is None:
             if is_elsewhere(self) or _defers.value:
                 return  # all ranks run the same script
-            give_values([self])
+            materialize([self])
         keras_assign(self, value)
 
     return _direct_assign
@@ -77,7 +77,7 @@ def got(keras_get_weights: Function) -> Function:
     def get_weights(self: Any) -> list[Any]:
         if not any(map(is_elsewhere, self.weights)):
             return keras_get_weights(self)  # type: ignore[no-any-return]
-        return [WeightElsewhere(one) if is_elsewhere(one) else one.numpy() for one in self.weights]
+        return [RemoteWeight(one) if is_elsewhere(one) else one.numpy() for one in self.weights]
 
     return get_weights
 
@@ -97,7 +97,7 @@ def given_back(keras_set_weights: Function) -> Function:
     return set_weights
 
 
-def give_values(variables: Iterable[Any]) -> None:
+def materialize(variables: Iterable[Any]) -> None:
     """Draws the initial values of those that have none yet."""
     for variable in variables:
         if variable._value is None:
@@ -105,7 +105,7 @@ def give_values(variables: Iterable[Any]) -> None:
             variable._deferred_initialize()
 
 
-def take_value(variable: Any, stage: int, own_stage: int, rank: int, *, returns: bool = False) -> None:
+def release_value(variable: Any, stage: int, own_stage: int, rank: int, *, returns: bool = False) -> None:
     """From now on a variable of `stage` has no value here, on `rank`, which is of `own_stage`.
 
     Args:
@@ -135,7 +135,7 @@ def is_elsewhere(variable: Any) -> bool:
     return isinstance(getattr(variable, "_initializer", None), _Elsewhere)
 
 
-class WeightElsewhere(dict[str, Any]):
+class RemoteWeight(dict[str, Any]):
     """Stands for a weight of another stage in `get_weights`, and `set_weights` takes it back; its value is not here.
 
     A dictionary, which a snapshot can hold: `keras.callbacks.EarlyStopping` keeps weights.
@@ -175,7 +175,7 @@ class _Later:
             return self.initializer(shape, dtype=dtype)
         variable = self._variable()
         assert variable is not None  # it reads itself
-        give_values([variable])
+        materialize([variable])
         return variable._value
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from paceline.errors import ConfigurationError
 from paceline.pipeline import compat
+from paceline.pipeline.broadcast_arrays import broadcast_to_all
 from paceline.pipeline.chunk_functions import ChunkFunctions
 from paceline.pipeline.chunk_trace import ChunkTrace
 from paceline.pipeline.chunk_tracing import trace
@@ -19,7 +20,6 @@ from paceline.pipeline.gradient_sums import GradientSums
 from paceline.pipeline.layer_states import refuse_complex
 from paceline.pipeline.micro_batches import rows_of_micro_batches
 from paceline.pipeline.shared_weights import SharedWeights
-from paceline.pipeline.shown_arrays import shown_to_all
 from paceline.pipeline.stage_messages import StageMessages
 from paceline.pipeline.stage_updates import asks_other_stages
 from paceline.pipeline.stage_walk import BatchEnds, StageWalk
@@ -214,7 +214,7 @@ class PipelinedModel:
         """
         strategy, last = self._strategy, self.stage_of[-1]
         roots = range(last * strategy.replicas, (last + 1) * strategy.replicas)
-        of_roots = shown_to_all(tensors, strategy.fit_group, roots)
+        of_roots = broadcast_to_all(tensors, strategy.fit_group, roots)
         return [np.concatenate(parts) for parts in zip(*of_roots, strict=True)]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.comm.group import Array, Group, Request
-from paceline.pipeline.deferred_variables import give_values, return_value, take_value
+from paceline.pipeline.deferred_variables import materialize, release_value, return_value
 
 _STAGES = "_paceline_stages"
 
@@ -58,9 +58,9 @@ class VariableHomes:
     def _begin(self, variable: Any, stages: tuple[int, ...]) -> None:
         own = self._pipeline.rank
         if own in stages:
-            give_values([variable])
+            materialize([variable])
         else:
-            take_value(variable, stages[0], own, self._rank)
+            release_value(variable, stages[0], own, self._rank)
 
     def _move(
         self, variable: Any, before: tuple[int, ...], stages: tuple[int, ...]
@@ -74,5 +74,5 @@ class VariableHomes:
             dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
             return_value(variable, self._pipeline.recv(variable.shape, dtype, before[0], _TAG).wait())
         if own not in stages:
-            take_value(variable, stages[0], own, self._rank, returns=True)
+            release_value(variable, stages[0], own, self._rank, returns=True)
         return sent

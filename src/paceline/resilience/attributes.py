@@ -98,19 +98,19 @@ def attributes_of(thing: Any, path: str = "", left_out: frozenset[str] = frozens
             yield Attribute(name, value, None, None)
 
 
-def restore(thing: Any, state: Mapping[str, Any], baseline: Mapping[str, Any] | None = None) -> None:
+def restore(thing: Any, state: Mapping[str, Any], initial_state: Mapping[str, Any] | None = None) -> None:
     """Puts `state` back into an object like the one that `encode_captured` was given.
 
     Args:
         thing: The object.
         state: Its state, decoded.
-        baseline: By name, what attributes hold of which the snapshot says that they had not been changed.
+        initial_state: By name, what attributes hold of which the snapshot says that they had not been changed.
     """
     for getter, setter in _HOOKS:
         if state["hook"] == getter:
             getattr(thing, setter)(state["state"])
             return
-    values = {name: value for name, value in (baseline or {}).items() if name in state["unchanged"]}
+    values = {name: value for name, value in (initial_state or {}).items() if name in state["unchanged"]}
     without_place = []
     for name, value in {**values, **state["state"]}.items():
         old = getattr(thing, name, None)

@@ -110,7 +110,7 @@ class Preemption:
         Raises:
             SystemExit: a signal has come and found no step to stop at.
         """
-        if self._flags.wants_to_leave:
+        if self._flags.preemption_requested:
             sys.exit(EXIT_PREEMPTED)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -118,7 +118,7 @@ class Preemption:
         # Under no launcher nobody says when the script ends; the interpreter first takes its main thread for ended.
         if self._script_has_ended or not threading.main_thread().is_alive():
             return
-        self._flags.wants_to_leave = True
+        self._flags.preemption_requested = True
         if not self._in_fit:
             sys.exit(EXIT_PREEMPTED)  # by its name: a rank that was started by hand tells its agent there
 

@@ -57,7 +57,7 @@ class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore
         model.fit(dataset, epochs=3)                   # paceline run --workers 2 --ps 1 train.py
 
     The parameter servers hold the variables, in turn. Each worker reads them, computes one step and adds its update.
-    The process that makes this strategy is the chief: it runs the script and deals the steps.
+    The process that makes this strategy is the chief: it runs the script and dispatches the steps.
 
     Under `paceline run` the cluster is the job's. By hand it is TF_CONFIG's: in a process whose task is `worker` or
     `ps`, the constructor serves and never returns.

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.fit.files import replacement
-from paceline.fit.files.replacement import PATTERN, Owner, has_ended, parse_owner, started_at, this_process
+from paceline.fit.files import atomic_write
+from paceline.fit.files.atomic_write import PATTERN, Owner, has_ended, parse_owner, started_at, this_process
 
 OWNERS = st.builds(
     Owner,
@@ -60,7 +60,7 @@ def test_two_containers_that_share_a_volume_have_two_marks_for_process_1() -> No
     """Each prints its own mark and whether it takes this process, and the other container's, for dead."""
     script = (
         "import sys\n"
-        "from paceline.fit.files.replacement import has_ended, parse_owner, started_at, this_process\n"
+        "from paceline.fit.files.atomic_write import has_ended, parse_owner, started_at, this_process\n"
         "here = this_process()\n"
         "print(here, [has_ended(parse_owner(mark), here, started_at) for mark in sys.argv[1:]])\n"
     )
@@ -80,7 +80,7 @@ def test_two_containers_that_share_a_volume_have_two_marks_for_process_1() -> No
 
 
 def test_without_proc_the_hosts_name_and_the_number_must_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(replacement, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(atomic_write, "_PROC", tmp_path / "proc")
     monkeypatch.setattr("socket.gethostname", lambda: "my-host.example.com")
     assert this_process() == Owner("myhostexamplecom", 0, os.getpid(), 0)
     assert started_at(os.getpid()) == 0

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.processes
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
-def vanish(job_id: str, left: list[subprocess.Popen[bytes]]) -> None:
+def die(job_id: str, left: list[subprocess.Popen[bytes]]) -> None:
     """As the guard sees it: its line ends without "bye"."""
     with guarded(job_id) as guard:
         left.append(
@@ -37,7 +37,7 @@ def test_it_ends_the_job_of_a_launcher_that_vanished(tmp_path: Path, monkeypatch
     left: list[subprocess.Popen[bytes]] = []
     try:
         with pytest.raises(LookupError):
-            vanish(job_id, left)
+            die(job_id, left)
         assert [process.wait(timeout=60) for process in left] == [-9]
     finally:
         for process in left:

@@ -71,7 +71,7 @@ class ItemRings:
         self._number = 0
         """Of the newest iterator; 0: nobody reads."""
         self._newest = 0
-        self._turns = ShortTurns()
+        self._turns = ShortSwitchInterval()
         self._making, self._taking = threading.Lock(), threading.Lock()
         self._own_fault: Exception | None = None
         """That this rank's source has raised, as it was raised."""
@@ -192,7 +192,7 @@ class ItemRings:
         return leaves
 
 
-class ShortTurns:
+class ShortSwitchInterval:
     """From `begin` to `end` of any such object, the threads of this process take short turns.
 
     A thread of Python that waits for the interpreter gets it after 5 ms, if the one that has it does not wait for
@@ -204,14 +204,14 @@ class ShortTurns:
     _SECONDS = 0.5e-3
     """A turn more costs some microseconds: below 2 %."""
     _lock = threading.Lock()
-    _users: ClassVar[set["ShortTurns"]] = set()
+    _users: ClassVar[set["ShortSwitchInterval"]] = set()
     _seconds_before = 0.0
 
     def begin(self) -> None:
         """Without effect if it has begun."""
         with self._lock:
             if not self._users:
-                ShortTurns._seconds_before = sys.getswitchinterval()
+                ShortSwitchInterval._seconds_before = sys.getswitchinterval()
                 sys.setswitchinterval(min(self._seconds_before, self._SECONDS))
             self._users.add(self)
 

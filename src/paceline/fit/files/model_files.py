@@ -21,8 +21,8 @@ import numpy as np
 from paceline.comm.world import current_world
 from paceline.fit import compat
 from paceline.fit.engine import engine_of
+from paceline.fit.files.atomic_write import replacing
 from paceline.fit.files.claims import shared_claims
-from paceline.fit.files.replacement import replacing
 from paceline.fit.files.this_save import saves_nothing, this_save
 from paceline.fit.snapshots.callback_files import tell_if_later
 from paceline.strategy.variables import parts_read_together, values_of_all_ranks

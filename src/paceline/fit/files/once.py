@@ -35,8 +35,8 @@ from paceline.cluster import environment
 from paceline.cluster.mpi_launchers import announced_by_mpi
 from paceline.cluster.schedulers import scheduled_place
 from paceline.comm.world import World, current_world
+from paceline.fit.files.atomic_write import replacing
 from paceline.fit.files.claims import shared_claims
-from paceline.fit.files.replacement import replacing
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")

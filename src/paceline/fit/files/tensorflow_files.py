@@ -17,9 +17,9 @@ import keras
 import tensorflow as tf
 
 from paceline.comm.world import current_world
+from paceline.fit.files.atomic_write import replacing
 from paceline.fit.files.claims import shared_claims
 from paceline.fit.files.model_files import checksum, full_path
-from paceline.fit.files.replacement import replacing
 from paceline.fit.files.this_save import saves_nothing, this_save
 from paceline.strategy.variables import parts_read_together
 

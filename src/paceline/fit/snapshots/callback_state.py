@@ -8,7 +8,7 @@ import keras
 
 from paceline.fit.chief_only import is_chief_only
 from paceline.resilience.attributes import attributes_of, encode_captured, getter_of, restore
-from paceline.resilience.baseline import baseline_of, mark_changed, take_baseline
+from paceline.resilience.initial_state import initial_state_of, mark_changed, take_initial_state
 from paceline.resilience.object_state import decode
 from paceline.resilience.parts import Arrays, Part, Saved, Scope
 
@@ -33,7 +33,7 @@ def callbacks_begin(callbacks: Sequence[Any], *, holds_values: bool) -> None:
     """
     for callback in _users(callbacks):
         attributes = [] if getter_of(callback) else attributes_of(callback, left_out=_NOT_STATE)
-        take_baseline(callback, attributes, holds_values=holds_values)
+        take_initial_state(callback, attributes, holds_values=holds_values)
 
 
 def callbacks_part(callbacks: Callable[[], Sequence[Any]], *, is_chief: bool) -> Part:
@@ -56,8 +56,8 @@ def _captured(callbacks: Sequence[Any], arrays: Arrays) -> list[Any]:
     """Of each callback its class, and what `attributes.encode_captured` finds."""
     states = []
     for index, callback in enumerate(_users(callbacks)):
-        baseline = baseline_of(callback)
-        is_kept = None if baseline is None else baseline.has_changed
+        initial_state = initial_state_of(callback)
+        is_kept = None if initial_state is None else initial_state.has_changed
         state = {
             "held": encode_captured(callback, arrays.captured.live, f"{arrays.name}/{index}", _NOT_STATE, is_kept),
             "monitor_op": _name_of_comparison(getattr(callback, "monitor_op", None)),
@@ -88,8 +88,8 @@ def _restore(callbacks: Sequence[Any], saved: Saved, *, is_chief: bool) -> None:
     for callback, (name, state) in zip(callbacks, states, strict=False):
         if type(callback).__name__ != name:
             continue
-        held, baseline = decode(state["held"], saved.arrays), baseline_of(callback)
-        restore(callback, held, {} if baseline is None else baseline.take_values())
+        held, initial_state = decode(state["held"], saved.arrays), initial_state_of(callback)
+        restore(callback, held, {} if initial_state is None else initial_state.take_values())
         if held["hook"] is None:
             mark_changed(callback, held["state"])
         if state["monitor_op"] is not None:

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
-from paceline.resilience.baseline import mark_changed, take_baseline
+from paceline.resilience.initial_state import mark_changed, take_initial_state
 from paceline.resilience.object_state import MAX_SMALL_BYTES, Tensors
 from paceline.resilience.parts import Part, Scope
 
@@ -18,7 +18,7 @@ class SourceState:
     """Follows what of a data source changes besides its data, above all the order of the rows of a `PyDataset`.
 
     attribute                           in a snapshot
-    as the script hands it over         never: a rerun makes it again, and may set it otherwise (`baseline.py`)
+    as the script hands it over         never: a rerun makes it again, and may set it otherwise (`initial_state.py`)
     changed since, at most 4 MB         from then on
     larger, of one dimension            from then on: an order of rows that is shuffled
     larger, or no value that can be     never: these are the data; a warning says so if they change once they are there
@@ -37,7 +37,7 @@ class SourceState:
         self._said: set[str] = set()
         if source is not None:
             attributes = [] if getter_of(source) else [*attributes_of(source)]
-            self._baseline = take_baseline(source, attributes, _SAMPLED_BYTES)
+            self._initial_state = take_initial_state(source, attributes, _SAMPLED_BYTES)
             for attribute in attributes:
                 self._warn_if_unheld(attribute)
 
@@ -62,7 +62,7 @@ class SourceState:
             restore(self._source, state)
 
     def _is_kept(self, attribute: Attribute) -> bool:
-        return not self._warn_if_unheld(attribute) and self._baseline.has_changed(attribute)
+        return not self._warn_if_unheld(attribute) and self._initial_state.has_changed(attribute)
 
     def _warn_if_unheld(self, attribute: Attribute) -> bool:
         """Whether a snapshot cannot hold it; says so if it changes once it is there: a file may be opened late."""
@@ -71,7 +71,7 @@ class SourceState:
         name, value = attribute.name, attribute.value
         if name in self._said or not self._is_chief:
             return True
-        look = self._baseline.look(attribute)
+        look = self._initial_state.look(attribute)
         if look != self._unheld.setdefault(name, look):
             self._said.add(name)
             _LOGGER.warning(

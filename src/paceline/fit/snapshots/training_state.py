@@ -124,7 +124,7 @@ class TrainingState:
         self._manager.settle(_PREVIOUS_SECONDS)  # what the script asks for is not left out, as it is on a schedule
         self._manager.take(step, meta, capture(self._parts, self._manager.layout))
         flags = self._world.flags
-        leaving = np.array(flags.wants_to_leave, np.int8)
+        leaving = np.array(flags.preemption_requested, np.int8)
         if self._world.group.all_reduce([leaving], Reduction.MAX)[0]:
             bus.emit(Preempted(self._world.rank, step))  # first: from here on the launcher misses no steps
             self._manager.settle(_LEAVING_SECONDS, is_leaving=True)

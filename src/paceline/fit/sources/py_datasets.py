@@ -29,7 +29,7 @@ from paceline.fit.run import Run
 from paceline.fit.sources.enqueuers import EnqueuerOfSome, begin_anyhow, begin_at, draw_order, refuse_missing_items
 from paceline.fit.sources.source import Opened, Position, Replaying, Source
 from paceline.resilience.attributes import Attribute, attributes_of, encode_captured, getter_of, restore
-from paceline.resilience.baseline import Baseline
+from paceline.resilience.initial_state import InitialState
 from paceline.resilience.object_state import MAX_SMALL_BYTES, Tensors, decode
 from paceline.resilience.random_generators import capture_generators, drawn_from, restore_generators
 from paceline.strategy.base import SynchronousStrategy
@@ -46,7 +46,7 @@ class Untouched:
     def __init__(self, source: Any) -> None:
         self._source = source
         self._generators = capture_generators()
-        self._baseline = None if getter_of(source) else Baseline(_small_attributes(source), set())
+        self._initial_state = None if getter_of(source) else InitialState(_small_attributes(source), set())
 
     def drawn(self) -> set[str]:
         """The generators that numbers have been drawn from since."""
@@ -54,19 +54,19 @@ class Untouched:
 
     def is_changed(self) -> bool:
         """Whether the source has changed since."""
-        if self._baseline is None:
+        if self._initial_state is None:
             return True  # it would take as long to tell
-        return any(map(self._baseline.has_changed, _small_attributes(self._source)))
+        return any(map(self._initial_state.has_changed, _small_attributes(self._source)))
 
     def changes(self) -> Any:
         """Of the source, for `put_into`."""
         tensors: Tensors = {}
-        is_kept = None if self._baseline is None else self._is_kept
+        is_kept = None if self._initial_state is None else self._is_kept
         return encode_captured(self._source, tensors, "", is_kept=is_kept), tensors
 
     def _is_kept(self, attribute: Attribute) -> bool:
-        assert self._baseline is not None
-        return _is_small(attribute) and self._baseline.has_changed(attribute)
+        assert self._initial_state is not None
+        return _is_small(attribute) and self._initial_state.has_changed(attribute)
 
 
 def _drawn_since(before: dict[str, Any]) -> set[str]:

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 
-from paceline.leaving import vanish
+from paceline.leaving import exit_now
 
 ORPHAN = "orphan"
 
@@ -30,7 +30,7 @@ def main() -> None:
     With the argument ``orphan`` it is nobody's child: guards that workers appoint must not end each other.
     """
     if sys.argv[1:] == [ORPHAN] and os.fork() != 0:
-        vanish(0)
+        exit_now(0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     lines = sys.stdin.buffer.readlines()

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from paceline.fit import compat
-from paceline.parameter_server.tables.apart import run_apart
+from paceline.parameter_server.tables.outside_graph import outside_graph
 from paceline.strategy.compat import ShardedVariable
 from paceline.strategy.parameter_server import ParameterServerStrategy
 from paceline.strategy.partitioning import SwitchedPartitioner, row_ranges
@@ -96,7 +96,7 @@ def build_in_scope(optimizer: Any, variables: Sequence[Any], strategy: Any) -> N
         with strategy.scope():
             optimizer.build(variables)
 
-    run_apart(build)
+    outside_graph(build)
 
 
 def initialized(keras_initialize: Function) -> Function:

@@ -14,7 +14,7 @@ from paceline.parameter_server.tables import (
     table_updates,
     tensorflow_saves,
 )
-from paceline.parameter_server.tables.optimizer_trial import exact_ways
+from paceline.parameter_server.tables.update_mode_probe import exact_modes
 from paceline.strategy.seams import Seam
 
 
@@ -56,7 +56,7 @@ def rows() -> list[Seam]:
         Seam(
             compat.BaseOptimizer,
             "_backend_apply_gradients",
-            functools.partial(table_updates.applied, exact_ways=exact_ways),
+            functools.partial(table_updates.applied, exact_modes=exact_modes),
             "tables are updated row by row",
             in_graphs=True,
         ),

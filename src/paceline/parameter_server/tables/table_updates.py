@@ -5,8 +5,8 @@
                                                      └─ WHOLE   all shards as one variable, on the worker
 
 While the optimizer's step is traced, the lists in which it keeps its variables have parts in the places of the
-variables that are updated so: of the variable itself, and of what the optimizer keeps beside it. Which way gives the
-numbers of a variable in one piece depends on the optimizer, and is tried out (`optimizer_trial.py`). ROWS are taken
+variables that are updated so: of the variable itself, and of what the optimizer keeps beside it. Which mode gives the
+numbers of a variable in one piece depends on the optimizer, and is tried out (`update_mode_probe.py`). ROWS are taken
 where they do, and where the user wants them (`lazy_rows`).
 """
 
@@ -24,8 +24,8 @@ import tensorflow as tf
 from paceline.fit import compat
 from paceline.parameter_server.tables.row_lookup import is_on_servers
 from paceline.parameter_server.tables.sharded_weights import is_divided, shards_of, whole_of
-from paceline.parameter_server.tables.stand_ins import Rows, StandIn, Whole
 from paceline.parameter_server.tables.table_gradients import divided
+from paceline.parameter_server.tables.variable_views import FullView, RowView, VariableView
 from paceline.strategy.parameter_server import ParameterServerStrategy
 from paceline.strategy.per_thread import PerThread
 
@@ -37,7 +37,7 @@ LARGE_BYTES = 100e6
 """From this size on it is worth a warning that all rows of a table are read and written in each step."""
 
 
-class Way(Enum):
+class UpdateMode(Enum):
     """How a variable is updated."""
 
     ROWS = "rows"
@@ -46,30 +46,30 @@ class Way(Enum):
 
 
 class NotInPartsError(Exception):
-    """An optimizer keeps something beside a variable that cannot be divided as the variable is: try another way."""
+    """An optimizer keeps something beside a variable that cannot be divided as the variable is: try another mode."""
 
 
-_forced_way = PerThread[Way | None](None)
+_forced_mode = PerThread[UpdateMode | None](None)
 _warned: "weakref.WeakKeyDictionary[Any, set[str]]" = weakref.WeakKeyDictionary()
 
 
-def forced(way: Way) -> AbstractContextManager[None]:
-    """While this lasts, optimizers update divided variables, and those with sparse gradients, in this way."""
-    return _forced_way.replaced(way)
+def forced(mode: UpdateMode) -> AbstractContextManager[None]:
+    """While this lasts, optimizers update divided variables, and those with sparse gradients, in this mode."""
+    return _forced_mode.replaced(mode)
 
 
-def applied(keras_apply: Function, exact_ways: Callable[[Any], frozenset[Way]]) -> Function:
+def applied(keras_apply: Function, exact_modes: Callable[[Any], frozenset[UpdateMode]]) -> Function:
     """Keras's `_backend_apply_gradients` of optimizers: clips, decays, updates, averages.
 
     Args:
         keras_apply: Keras's own.
-        exact_ways: Which ways give an optimizer the numbers of a variable in one piece.
+        exact_modes: Which modes give an optimizer the numbers of a variable in one piece.
     """
 
     def _backend_apply_gradients(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
         strategy = self._distribution_strategy
         has_tables = any(_is_table(*pair) for pair in zip(grads, trainable_variables, strict=True))
-        if not has_tables or (_forced_way.value is None and not isinstance(strategy, ParameterServerStrategy)):
+        if not has_tables or (_forced_mode.value is None and not isinstance(strategy, ParameterServerStrategy)):
             keras_apply(self, grads, trainable_variables)
             return
         with contextlib.ExitStack() as meanwhile:
@@ -80,12 +80,12 @@ def applied(keras_apply: Function, exact_ways: Callable[[Any], frozenset[Way]]) 
             makers: dict[int, Function] = {}
             new_grads, new_variables = [], []
             for grad, variable in zip(grads, trainable_variables, strict=True):
-                way = _forced_way.value or _way(self, grad, variable, strategy, exact_ways)
-                if way is None or not _is_table(grad, variable):
+                mode = _forced_mode.value or _mode(self, grad, variable, strategy, exact_modes)
+                if mode is None or not _is_table(grad, variable):
                     new_grads.append(grad)
                     new_variables.append(variable)
                     continue
-                own_grads, make = _in_parts(grad, variable, way)
+                own_grads, make = _in_parts(grad, variable, mode)
                 place = self._get_variable_index(variable)
                 makers[place], parts[place] = make, make(variable)
                 new_grads += own_grads
@@ -99,29 +99,29 @@ def applied(keras_apply: Function, exact_ways: Callable[[Any], frozenset[Way]]) 
 def _is_table(grad: Any, variable: Any) -> bool:
     if is_divided(variable):
         return True
-    return isinstance(grad, tf.IndexedSlices) and (is_on_servers(variable) or _forced_way.value is not None)
+    return isinstance(grad, tf.IndexedSlices) and (is_on_servers(variable) or _forced_mode.value is not None)
 
 
-def _way(
-    optimizer: Any, grad: Any, variable: Any, strategy: ParameterServerStrategy, exact_ways: Function
-) -> Way | None:
+def _mode(
+    optimizer: Any, grad: Any, variable: Any, strategy: ParameterServerStrategy, exact_modes: Function
+) -> UpdateMode | None:
     """How `variable` is updated; None: as Keras does it."""
     if not _is_table(grad, variable):
         return None
-    exact = exact_ways(optimizer)
+    exact = exact_modes(optimizer)
     is_sparse = isinstance(grad, tf.IndexedSlices)
-    if is_sparse and (Way.ROWS in exact or (strategy.lazy_rows and not optimizer.gradient_accumulation_steps)):
-        if Way.ROWS not in exact and optimizer.use_ema:
+    if is_sparse and (UpdateMode.ROWS in exact or (strategy.lazy_rows and not optimizer.gradient_accumulation_steps)):
+        if UpdateMode.ROWS not in exact and optimizer.use_ema:
             raise ValueError(
                 f"lazy_rows updates only the rows of {variable.path} that a step looks up, but use_ema averages all "
                 "rows in each step, and the average of a row that was not looked up would be 0. Make the optimizer "
                 "without use_ema, or the strategy without lazy_rows. [lazy-rows]"
             )
-        return Way.ROWS
+        return UpdateMode.ROWS
     _warn_if_large(optimizer, variable, is_sparse=is_sparse)
     if not is_divided(variable):
         return None
-    return Way.SHARDS if Way.SHARDS in exact else Way.WHOLE
+    return UpdateMode.SHARDS if UpdateMode.SHARDS in exact else UpdateMode.WHOLE
 
 
 def _warn_if_large(optimizer: Any, variable: Any, *, is_sparse: bool) -> None:
@@ -150,12 +150,12 @@ def _warn_if_large(optimizer: Any, variable: Any, *, is_sparse: bool) -> None:
         )
 
 
-def _in_parts(grad: Any, variable: Any, way: Way) -> tuple[list[Any], Function]:
+def _in_parts(grad: Any, variable: Any, mode: UpdateMode) -> tuple[list[Any], Function]:
     """The gradients of the parts of `variable`, and what makes the parts of a variable that is divided alike."""
-    if way is Way.WHOLE:
-        return [grad], lambda own: [Whole(own)] if is_divided(own) else [own]
+    if mode is UpdateMode.WHOLE:
+        return [grad], lambda own: [FullView(own)] if is_divided(own) else [own]
     grads = divided(grad, variable)
-    if way is Way.SHARDS or not isinstance(grad, tf.IndexedSlices):
+    if mode is UpdateMode.SHARDS or not isinstance(grad, tf.IndexedSlices):
         return grads, lambda own: shards_of(own) or [own]
     ids, local = [], []
     for own, shard in zip(grads, shards_of(variable) or [variable], strict=True):
@@ -165,7 +165,7 @@ def _in_parts(grad: Any, variable: Any, way: Way) -> tuple[list[Any], Function]:
             shape = tf.concat([tf.size(unique, tf.int64)[None], row_shape], 0)
         ids.append(unique)
         local.append(tf.IndexedSlices(own.values, places, shape))
-    return local, lambda own: [Rows(part, rows) for part, rows in zip(shards_of(own) or [own], ids, strict=True)]
+    return local, lambda own: [RowView(part, rows) for part, rows in zip(shards_of(own) or [own], ids, strict=True)]
 
 
 def _device_of(variable: Any) -> str | None:
@@ -192,7 +192,7 @@ def _lists_in_parts(
                 result += parts[place]
             elif variable is None:
                 result += [None] * len(parts[place])
-            elif tuple(variable.shape) == tuple(trained[place].shape) or isinstance(parts[place][0], Whole):
+            elif tuple(variable.shape) == tuple(trained[place].shape) or isinstance(parts[place][0], FullView):
                 result += makers[place](variable)
             else:
                 raise NotInPartsError(f"{variable.path} has the shape {tuple(variable.shape)}")
@@ -231,10 +231,10 @@ def updated(keras_update: Function) -> Function:
     def _distributed_tf_update_step(self: Any, distribution: Any, grads_and_vars: Any, learning_rate: Any) -> None:
         pairs = list(grads_and_vars)
         for grad, variable in pairs:
-            if isinstance(variable, StandIn):
+            if isinstance(variable, VariableView):
                 with tf.device(variable.device):
                     self.update_step(grad, variable, learning_rate)
-        others = [(grad, variable) for grad, variable in pairs if not isinstance(variable, StandIn)]
+        others = [(grad, variable) for grad, variable in pairs if not isinstance(variable, VariableView)]
         keras_update(self, distribution, others, learning_rate)
 
     return _distributed_tf_update_step
@@ -244,12 +244,14 @@ def decayed(keras_decay: Function) -> Function:
     """Keras's `_apply_weight_decay`."""
 
     def _apply_weight_decay(self: Any, variables: Sequence[Any]) -> None:
-        others = [variable for variable in variables if not isinstance(variable, StandIn) and not is_divided(variable)]
+        others = [
+            variable for variable in variables if not isinstance(variable, VariableView) and not is_divided(variable)
+        ]
         if len(others) == len(variables) or self.weight_decay is None:
             keras_decay(self, variables)
             return
         for variable in variables:
-            if isinstance(variable, StandIn) and self._use_weight_decay(variable):
+            if isinstance(variable, VariableView) and self._use_weight_decay(variable):
                 with tf.device(variable.device):
                     rate = tf.cast(self.learning_rate, variable.dtype)
                     variable.assign_sub(variable * tf.cast(self.weight_decay, variable.dtype) * rate)
@@ -262,7 +264,7 @@ def decays(keras_uses: Function) -> Function:
     """Keras's `_use_weight_decay`: a part of a variable is excluded if the variable is."""
 
     def _use_weight_decay(self: Any, variable: Any) -> Any:
-        return keras_uses(self, whole_of(variable.of if isinstance(variable, StandIn) else variable))
+        return keras_uses(self, whole_of(variable.of if isinstance(variable, VariableView) else variable))
 
     return _use_weight_decay
 
@@ -271,7 +273,7 @@ def overwritten(keras_overwrite: Function) -> Function:
     """Keras's `_overwrite_model_variables_with_average_value`, at the end of a `fit` and every so many steps."""
 
     def _overwrite_model_variables_with_average_value(self: Any, variables: Sequence[Any]) -> None:
-        if any(isinstance(variable, StandIn) or is_divided(variable) for variable in variables):
+        if any(isinstance(variable, VariableView) or is_divided(variable) for variable in variables):
             compat.BaseOptimizer._overwrite_model_variables_with_average_value(self, variables)
         else:
             keras_overwrite(self, variables)
@@ -283,7 +285,7 @@ def accumulated(keras_increment: Function) -> Function:
     """Keras's `_backend_increment_gradient_accumulators`, between two updates of an optimizer that sums gradients."""
 
     def _backend_increment_gradient_accumulators(self: Any, grads: Sequence[Any], acc_grads: Sequence[Any]) -> None:
-        if any(isinstance(sum_, StandIn) for sum_ in acc_grads):
+        if any(isinstance(sum_, VariableView) for sum_ in acc_grads):
             compat.BaseOptimizer._backend_increment_gradient_accumulators(self, grads, acc_grads)
         else:
             keras_increment(self, grads, acc_grads)

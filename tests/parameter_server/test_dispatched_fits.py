@@ -9,7 +9,7 @@ import pytest
 from paceline.parameter_server.generator_states import moved_on
 from worlds import Worlds
 
-CASES = Path(__file__).with_name("dealt_cases.py")
+CASES = Path(__file__).with_name("dispatched_cases.py")
 
 
 @pytest.mark.processes
@@ -118,7 +118,7 @@ def test_a_failing_step_tells_the_users_line_once(worlds: Worlds) -> None:
     told, rows = worlds.with_servers.run(CASES, "failing_step").same
     assert "a step failed on worker" in told
     assert told.count("too large") == 2, "in the message, and in the user's line"
-    assert told.count("dealt_cases.py") == told.count("# the line") == 1
+    assert told.count("dispatched_cases.py") == told.count("# the line") == 1
     assert "site-packages" not in told
     assert rows == [64.0], "the model trains again"
 

@@ -17,11 +17,11 @@ import tensorflow as tf
 from paceline.fit.compat import trainer_module
 from paceline.fit.snapshots.model_state import look_again
 from paceline.parameter_server.calls_of_python import check_no_python
+from paceline.parameter_server.chief_metrics import ChiefMetrics
 from paceline.parameter_server.generator_states import GeneratorStates
-from paceline.parameter_server.home_metrics import HomeMetrics
 from paceline.parameter_server.staleness import NO_VERSION, NoVersion, Version
 from paceline.parameter_server.step_trace import Call, OfMetric, StepTrace, generators_of, metrics_of
-from paceline.parameter_server.step_variables import bring_home
+from paceline.parameter_server.step_variables import move_to_chief
 from paceline.strategy.compat import being_scheduled
 
 _IN_VECTOR = tf.float64
@@ -42,7 +42,7 @@ class Ended:
     """Of each step that updates variables."""
 
 
-class DealtGraph:
+class DispatchedGraph:
     """One kind of execution of a model.
 
     Args:
@@ -86,14 +86,14 @@ class DealtGraph:
         return self._traced[key]
 
     def _traced_anew(self, spec: Any, num_steps: int, source: Any) -> "TracedExecution":
-        """Traces, and again as long as that has brought to light what the chief must deal or do."""
+        """Traces, and again as long as that has brought to light what the chief must hand over or do."""
         if self._is_training and not self._generators:  # most steps draw from them, and are not traced again for it
             self._generators = generators_of(self._model)
-            bring_home(generator.state for generator in self._generators)
+            move_to_chief(generator.state for generator in self._generators)
         while True:
             counters = [optimizer._iterations for optimizer in look_again(self._model).optimizers]
-            bring_home(variable for metric in metrics_of(self._model) for variable in metric.variables)
-            bring_home(counters)
+            move_to_chief(variable for metric in metrics_of(self._model) for variable in metric.variables)
+            move_to_chief(counters)
             metrics = metrics_of(self._model)
             trace = StepTrace(metrics, self._updated_on_chief, self._generators, counters)
             execution = TracedExecution(trace, self._run, self._strategy, spec, num_steps, self._keeps_outputs)
@@ -104,7 +104,7 @@ class DealtGraph:
             if not found and not trace.found_generators and metrics_of(self._model) == metrics:
                 return execution
             self._updated_on_chief = [*self._updated_on_chief, *found]
-            bring_home(generator.state for generator in trace.found_generators)
+            move_to_chief(generator.state for generator in trace.found_generators)
             self._generators = [*self._generators, *trace.found_generators]
 
 
@@ -127,7 +127,7 @@ class TracedExecution:
         self._num_counted = 0
         """Numbers of staleness, which come back behind the sums."""
         self.function: Any = None
-        self.home = HomeMetrics((), ())
+        self.home = ChiefMetrics((), ())
 
     def build(self, source: Any) -> None:
         """Traces. In the scope of the strategy."""
@@ -138,14 +138,14 @@ class TracedExecution:
         function = tf.function(self._execution_of_batches if source is None else self._execution_of, autograph=False)
         self.function = function.get_concrete_function(*arguments, states, counts)
         wanted = [leaf for leaf in self._output_leaves if leaf is not None]
-        self.home = HomeMetrics([*self.trace.sums, *self.trace.counters], wanted)
+        self.home = ChiefMetrics([*self.trace.sums, *self.trace.counters], wanted)
 
     @property
     def returns_logs(self) -> bool:
         """Whether a step returns numbers by name, as Keras's own steps do."""
         return isinstance(self._output_structure, dict)
 
-    def dealt_values(self, num_untaken: int) -> list[Any]:
+    def dispatched_values(self, num_untaken: int) -> list[Any]:
         """The last arguments of `function`: where the generators and counters of its steps begin.
 
         Args:
@@ -153,7 +153,7 @@ class TracedExecution:
                 the same number, and a step that is done again has the number that it had.
         """
         counts = [int(counter.numpy()) + num_untaken for counter in self.trace.counters]
-        states = self.generators.dealt(self.num_steps, self.trace.draws)
+        states = self.generators.dispatched(self.num_steps, self.trace.draws)
         return [tf.constant(states), tf.constant(counts, tf.int64)]
 
     def ended(self, arrays: Sequence[Any]) -> Ended:

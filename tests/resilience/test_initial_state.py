@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.resilience import baseline
+from paceline.resilience import initial_state
 from paceline.resilience.attributes import attributes_of, encode_captured
-from paceline.resilience.baseline import baseline_of, mark_changed, take_baseline
+from paceline.resilience.initial_state import initial_state_of, mark_changed, take_initial_state
 from paceline.resilience.object_state import MAX_SMALL_BYTES
 
 
@@ -25,11 +25,11 @@ class Thing:
 
 
 def handed(thing: Any, **options: Any) -> Any:
-    return take_baseline(thing, attributes_of(thing), **options)
+    return take_initial_state(thing, attributes_of(thing), **options)
 
 
 def kept(thing: Any, path: str = "it") -> set[str]:
-    known = baseline_of(thing)
+    known = initial_state_of(thing)
     assert known is not None
     return {*encode_captured(thing, {}, path, is_kept=known.has_changed)["state"]}
 
@@ -142,10 +142,10 @@ class Unhashable(Thing):
 
 def test_what_is_known_goes_with_its_object() -> None:
     gc.collect()
-    before = len(baseline._baselines)
+    before = len(initial_state._initial_states)
     thing, other = Unhashable(a=1), Unhashable(a=1)
     assert handed(thing) is not handed(other)
-    assert len(baseline._baselines) == before + 2
+    assert len(initial_state._initial_states) == before + 2
     del thing, other
     gc.collect()
-    assert len(baseline._baselines) == before
+    assert len(initial_state._initial_states) == before

@@ -1,4 +1,4 @@
-"""Cases of `test_dealt_fits.py`, with models of their own on the servers of this process."""
+"""Cases of `test_dispatched_fits.py`, with models of their own on the servers of this process."""
 
 import logging
 import os
@@ -19,8 +19,8 @@ from blocking_layer import ENDLESS, Blocking, Trap
 from servers_in_process import strategy as strategy_of
 
 from paceline.cluster.spec import Address, ClusterSpec
-from paceline.parameter_server.dealt_functions import cancel, dealer_of, version_of
-from paceline.parameter_server.home_metrics import HomeMetrics
+from paceline.parameter_server.chief_metrics import ChiefMetrics
+from paceline.parameter_server.dispatched_functions import cancel, dispatcher_of, version_of
 from paceline.strategy.chief_of_servers import lost_servers
 from paceline.strategy.parameter_server import EvaluatingStrategy
 
@@ -549,7 +549,7 @@ def many_kinds_of_steps() -> Any:
     logging.getLogger("tensorflow").addHandler(handler)
     count = keras.Variable(0.0)
     for _ in range(6):
-        HomeMetrics([count], []).add(np.array([2.0]))
+        ChiefMetrics([count], []).add(np.array([2.0]))
     logging.getLogger("tensorflow").removeHandler(handler)
     return told, float(count)
 
@@ -672,7 +672,7 @@ def stuck(folder: str) -> Any:
         has_begun.set()
         has_ended.wait(60.0)
 
-    dealer_of(model).deal(Call(), call, lambda results: None)
+    dispatcher_of(model).dispatch(Call(), call, lambda results: None)
     has_begun.wait(60.0)
     cancel(model)
     told.append("broken off" if has_ended.is_set() else "given up")

@@ -1,6 +1,6 @@
-"""Deals executions to the workers, and takes what they return, on the chief's main thread.
+"""Dispatches executions to the workers, and takes what they return, on the chief's main thread.
 
-    main thread      deal ─► waits until admitted ─► TensorFlow's queue      collect, drain ─► results
+    main thread  dispatch ─► waits until admitted ─► TensorFlow's queue      collect, drain ─► results
     worker's thread                                      └─► run ─► ended ───────▲
 
 TensorFlow's coordinator has one thread for each worker. The thread takes an execution from the queue and runs it on its
@@ -24,7 +24,7 @@ from paceline.cluster.spec import WORKER, Task
 from paceline.comm.world import current_world
 from paceline.events.bus import bus
 from paceline.events.worker_events import StepsAwaited, WorkerStuck
-from paceline.parameter_server.admission import Admission, Begun
+from paceline.parameter_server.staleness_bound import Begun, StalenessBound
 from paceline.parameter_server.step_faults import told_in_short
 from paceline.parameter_server.step_watch import StepWatch
 from paceline.strategy import coordination
@@ -42,7 +42,7 @@ class Execution:
     """One function call that a worker makes; the coordinator's threads call its methods (`coordination.Scheduled`).
 
     Args:
-        dealer: Hears of the end.
+        dispatcher: Hears of the end.
         function: What is called, a `TracedExecution`.
         call: Makes the call on the current worker and returns its results as NumPy arrays.
         begun: What it counts.
@@ -50,9 +50,14 @@ class Execution:
     """
 
     def __init__(
-        self, dealer: "Dealer", function: Any, call: Callable[[], Any], begun: Begun, then: Callable[[Any], None]
+        self,
+        dispatcher: "StepDispatcher",
+        function: Any,
+        call: Callable[[], Any],
+        begun: Begun,
+        then: Callable[[Any], None],
     ) -> None:
-        self._dealer = dealer
+        self._dispatcher = dispatcher
         self._function = function
         self._call = call
         self.begun = begun
@@ -71,37 +76,37 @@ class Execution:
         self.worker = coordination.current_worker_index()
         try:
             if not self.is_cancelled:
-                with self._dealer.watching(self.worker, self._function):
+                with self._dispatcher.watching(self.worker, self._function):
                     self.results = self._call()
         except Exception as fault:
             if coordination.is_loss_of_process(fault) and not self.is_cancelled:
                 self._is_lost = True
-                self._dealer.lose(self)
+                self._dispatcher.lose(self)
                 raise
             self.fault = told_in_short(fault, self.worker)
-        self._dealer.hear(self)
+        self._dispatcher.hear(self)
 
     def fail(self, fault: BaseException) -> None:
         """The coordinator has given up."""
         self.fault = fault
-        self._dealer.hear(self)
+        self._dispatcher.hear(self)
 
     def again(self, begun: Begun) -> "Execution":
         """The same, for another worker."""
-        return Execution(self._dealer, self._function, self._call, begun, self.then)
+        return Execution(self._dispatcher, self._function, self._call, begun, self.then)
 
 
-class Dealer:
+class StepDispatcher:
     """Of one model.
 
     Args:
         strategy: Its `ParameterServerStrategy`.
-        admission: When executions may begin.
+        staleness_bound: When executions may begin.
     """
 
-    def __init__(self, strategy: Any, admission: Admission) -> None:
+    def __init__(self, strategy: Any, staleness_bound: StalenessBound) -> None:
         self._queue = coordination.queue_of(strategy)
-        self._admission = admission
+        self._staleness_bound = staleness_bound
         self._changed = threading.Condition()
         self._running: dict[int, Execution] = {}
         """By identity, in the order of beginnings."""
@@ -110,12 +115,12 @@ class Dealer:
         """Whose workers were lost; they are the next to begin."""
         self._num_ended = 0
         self.num_untaken = 0
-        """Steps that were dealt, and whose results are not taken yet."""
+        """Steps that were dispatched, and whose results are not taken yet."""
         self._num_redone = 0
         self._cancellation = coordination.CancellationManager()
         self._watch = StepWatch(read_variables(JobOptions, os.environ, "hang_timeout_seconds").hang_timeout_seconds)
 
-    def deal(self, function: Any, call: Callable[[Any], Any], then: Callable[[Any], None]) -> None:
+    def dispatch(self, function: Any, call: Callable[[Any], Any], then: Callable[[Any], None]) -> None:
         """Waits until the execution may begin, and begins it.
 
         Args:
@@ -256,7 +261,7 @@ class Dealer:
 
     def _admits(self, num_steps: int) -> bool:
         running = [execution.begun for execution in self._running.values()]
-        return self._admission.admits(num_steps, running, self._num_ended)
+        return self._staleness_bound.admits(num_steps, running, self._num_ended)
 
     def _wait_until(self, is_there: Callable[[], bool]) -> None:
         """Takes results before, in between and after; each end may have changed what is waited for."""

@@ -20,7 +20,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Admission:
+class StalenessBound:
     """The limits under which executions begin.
 
     Args:

@@ -26,7 +26,7 @@ _MAX_IDENTITIES = 64
 """Of more things that are not values a checksum is enough."""
 
 
-class Baseline:
+class InitialState:
     """How an object was handed over.
 
     Args:
@@ -129,30 +129,32 @@ def _checksum(content: Any) -> str:
 
 
 # What is known of the objects of this process, by `id`: a user's class may have no hash.
-_baselines: dict[int, Baseline] = {}
+_initial_states: dict[int, InitialState] = {}
 
 
-def take_baseline(
+def take_initial_state(
     thing: Any,
     attributes: Iterable[Attribute],
     sampled_bytes: int | None = None,
     *,
     holds_values: bool = False,
-) -> Baseline:
-    """The script has handed `thing` over to a `fit`; see `Baseline`. What earlier ones have changed stays known."""
-    before = baseline_of(thing)
+) -> InitialState:
+    """The script has handed `thing` over to a `fit`; see `InitialState`. What earlier ones have changed stays known."""
+    before = initial_state_of(thing)
     if before is None:
-        weakref.finalize(thing, _baselines.pop, id(thing), None)
+        weakref.finalize(thing, _initial_states.pop, id(thing), None)
     changed = set() if before is None else before.changed
-    baseline = _baselines[id(thing)] = Baseline(attributes, changed, sampled_bytes, holds_values=holds_values)
-    return baseline
+    initial_state = _initial_states[id(thing)] = InitialState(
+        attributes, changed, sampled_bytes, holds_values=holds_values
+    )
+    return initial_state
 
 
-def baseline_of(thing: Any) -> Baseline | None:
+def initial_state_of(thing: Any) -> InitialState | None:
     """As it was last handed over; None: it never was."""
-    return _baselines.get(id(thing))
+    return _initial_states.get(id(thing))
 
 
 def mark_changed(thing: Any, names: Iterable[str]) -> None:
     """A snapshot says that training changes these attributes of `thing`."""
-    (baseline_of(thing) or take_baseline(thing, ())).changed.update(names)
+    (initial_state_of(thing) or take_initial_state(thing, ())).changed.update(names)

@@ -17,7 +17,7 @@ import tensorflow as tf
 _OPERATORS = ("add", "sub", "mul", "truediv", "pow")
 
 
-class StandIn:
+class VariableView:
     """A part of a variable.
 
     Args:
@@ -34,7 +34,7 @@ class StandIn:
         self.overwrite_with_gradient = False
 
     @property
-    def value(self) -> "StandIn":
+    def value(self) -> "VariableView":
         """Itself: what an optimizer assigns to in the place of a Keras variable's tensor."""
         return self
 
@@ -84,7 +84,7 @@ class StandIn:
 
 
 def _forward(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda self, other: function(self.read(), other.read() if isinstance(other, StandIn) else other)
+    return lambda self, other: function(self.read(), other.read() if isinstance(other, VariableView) else other)
 
 
 def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -92,11 +92,11 @@ def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 
 for _name in _OPERATORS:
-    setattr(StandIn, f"__{_name}__", _forward(getattr(operator, _name)))
-    setattr(StandIn, f"__r{_name}__", _reflected(getattr(operator, _name)))
+    setattr(VariableView, f"__{_name}__", _forward(getattr(operator, _name)))
+    setattr(VariableView, f"__r{_name}__", _reflected(getattr(operator, _name)))
 
 
-class Rows(StandIn):
+class RowView(VariableView):
     """Some rows of a variable that lies on one server, as a small table.
 
     Args:
@@ -152,7 +152,7 @@ class Rows(StandIn):
         tf.raw_ops.ResourceScatterNdUpdate(ref=self._handle, indices=ids[:, None], updates=slices.values)
 
 
-class Whole(StandIn):
+class FullView(VariableView):
     """All shards of a divided variable as one, computed on the worker: exact for every optimizer, and slow.
 
     Args:

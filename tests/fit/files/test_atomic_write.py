@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paceline.fit.files import replacement
-from paceline.fit.files.replacement import Owner, replacing, this_process
+from paceline.fit.files import atomic_write
+from paceline.fit.files.atomic_write import Owner, replacing, this_process
 
 
 def _put(path: Path, text: str) -> None:
@@ -80,8 +80,8 @@ def test_where_nothing_can_be_beside_it_the_writer_gets_the_path_itself(tmp_path
 
 def test_several_files_end_with_the_one_that_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put: list[str] = []
-    original = replacement._put
-    monkeypatch.setattr(replacement, "_put", lambda new, target: (put.append(target.name), original(new, target)))
+    original = atomic_write._put
+    monkeypatch.setattr(atomic_write, "_put", lambda new, target: (put.append(target.name), original(new, target)))
     with replacing(str(tmp_path / "w.weights.json")) as unfinished:
         for name in ("a.json", "w_1.h5", "w_0.h5"):
             Path(unfinished).with_name(name).write_text(name)
@@ -103,7 +103,7 @@ def test_a_directory_gets_the_new_files_and_keeps_the_ones_it_does_not_have(
             (path / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         if not exchanges:
-            patch.setattr(replacement, "_exchanged", lambda one, other: False)
+            patch.setattr(atomic_write, "_exchanged", lambda one, other: False)
         _put_directory(path, new)
     assert _contents(path) == {**(old or {}), **new}
     assert [entry.name for entry in path.parent.iterdir()] == ["exported"]
@@ -214,7 +214,7 @@ def test_left_overs_that_another_process_clears_away_hide_none(tmp_path: Path, m
                     shutil.rmtree(directory)
 
         gone: list[Path] = []
-        monkeypatch.setattr(replacement, "has_ended", cleared)
+        monkeypatch.setattr(atomic_write, "has_ended", cleared)
         _put(tmp_path / "model.keras", "one")
         assert not [directory for directory in left if directory.exists()]
         Path(own).write_text("two")

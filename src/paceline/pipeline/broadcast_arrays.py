@@ -10,7 +10,7 @@ import tensorflow as tf
 from paceline.comm.group import Group
 
 
-def shown_to_all(tensors: Sequence[Any], group: Group, roots: Sequence[int]) -> list[list[Any]]:
+def broadcast_to_all(tensors: Sequence[Any], group: Group, roots: Sequence[int]) -> list[list[Any]]:
     """For each of `roots` its arrays. Collective.
 
     Args:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from paceline.parameter_server.step_trace import OfMetric
 
 
-class HomeMetrics:
+class ChiefMetrics:
     """Of one kind of execution.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TypeVar
 _Result = TypeVar("_Result")
 
 
-def run_apart(function: Callable[[], _Result]) -> _Result:
+def outside_graph(function: Callable[[], _Result]) -> _Result:
     """Calls `function` in a thread of its own, where there is no strategy, no graph and no device, and waits for it.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What Keras's loops call for each execution, in place of the functions that Keras makes: they deal.
+"""What Keras's loops call for each execution, in place of the functions that Keras makes: they dispatch.
 
-fit, evaluate: Keras's loop ─► function(iterator) ─► reads the batches, deals them, and returns the logs so far
-predict:       Keras's loop ─► function(batches)  ─► deals them, and returns what will be their outputs
+fit, evaluate: Keras's loop ─► function(iterator) ─► reads the batches, dispatches them, and returns the logs so far
+predict:       Keras's loop ─► function(batches)  ─► dispatches them, and returns what will be their outputs
 """
 
 import functools
@@ -13,27 +13,27 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import tensorflow as tf
 
-from paceline.parameter_server.admission import STEPS_AHEAD, Admission
-from paceline.parameter_server.dealer import Dealer, as_tensors
-from paceline.parameter_server.dealt_graph import DealtGraph, Ended, TracedExecution, is_of_metric
+from paceline.parameter_server.dispatched_graph import DispatchedGraph, Ended, TracedExecution, is_of_metric
 from paceline.parameter_server.staleness import NO_VERSION, StalenessSeen, Version
+from paceline.parameter_server.staleness_bound import STEPS_AHEAD, StalenessBound
+from paceline.parameter_server.step_dispatcher import StepDispatcher, as_tensors
 from paceline.parameter_server.worker_data import WorkerIterator
 from paceline.strategy.coordination import call_on_worker, num_workers_of
 
 _LOGGER = logging.getLogger("paceline")
 
-_dealers: "WeakKeyDictionary[Any, Dealer]" = WeakKeyDictionary()
+_dispatchers: "WeakKeyDictionary[Any, StepDispatcher]" = WeakKeyDictionary()
 """By model: whoever needs all its steps to have ended drains this one (`drained`)."""
 _versions: "WeakKeyDictionary[Any, Version]" = WeakKeyDictionary()
 
 
-def dealer_of(model: Any) -> Dealer:
-    """The one dealer of a model under parameter servers."""
-    if model not in _dealers:
+def dispatcher_of(model: Any) -> StepDispatcher:
+    """The one dispatcher of a model under parameter servers."""
+    if model not in _dispatchers:
         strategy = model.distribute_strategy
         most = STEPS_AHEAD * num_workers_of(strategy)
-        _dealers[model] = Dealer(strategy, Admission(most, getattr(strategy, "max_staleness", None)))
-    return _dealers[model]
+        _dispatchers[model] = StepDispatcher(strategy, StalenessBound(most, getattr(strategy, "max_staleness", None)))
+    return _dispatchers[model]
 
 
 def version_of(model: Any) -> Version:
@@ -51,8 +51,8 @@ def drain(model: Any) -> None:
     Raises:
         Exception: what a step has raised.
     """
-    if model in _dealers:
-        _dealers[model].drain()
+    if model in _dispatchers:
+        _dispatchers[model].drain()
 
 
 def end_pass(model: Any) -> None:
@@ -62,15 +62,15 @@ def end_pass(model: Any) -> None:
         Exception: what a step has raised.
     """
     drain(model)
-    if model in _dealers and (num_redone := _dealers[model].take_num_redone()):
+    if model in _dispatchers and (num_redone := _dispatchers[model].take_num_redone()):
         steps = "1 step was" if num_redone == 1 else f"{num_redone} steps were"
         _LOGGER.info("%s done again, because a worker was lost: what is counted is exact", steps)
 
 
 def cancel(model: Any) -> None:
     """Ends all steps of `model`, and forgets what they would have brought."""
-    if model in _dealers:
-        _dealers[model].cancel()
+    if model in _dispatchers:
+        _dispatchers[model].cancel()
 
 
 class DealtLogs(dict[str, Any]):
@@ -106,13 +106,13 @@ class DealtFunction:
     def __init__(self, model: Any, step_function: Callable[[Any], Any]) -> None:
         self._model = model
         version = version_of(model) if step_function == model.train_step else NO_VERSION
-        self._graph = DealtGraph(model, step_function, model.distribute_strategy, version)
+        self._graph = DispatchedGraph(model, step_function, model.distribute_strategy, version)
         self._staleness = StalenessSeen()
         self._newest: Any = None
         """The newest step that has ended: its execution, and what it returns."""
 
     def __call__(self, iterator: Any) -> Any:
-        """Deals the next execution.
+        """Dispatches the next execution.
 
         Args:
             iterator: Over batches. If it is no iterator of a dataset, this waits for the steps (`train_on_batch`).
@@ -123,7 +123,7 @@ class DealtFunction:
         Raises:
             StopIteration: there are no more batches.
         """
-        dealer, num_steps = dealer_of(self._model), int(self._model.steps_per_execution)
+        dispatcher, num_steps = dispatcher_of(self._model), int(self._model.steps_per_execution)
         if isinstance(iterator, WorkerIterator):
             execution = self._graph.traced(iterator.element_spec, num_steps, iterator.iterator_spec)
             arguments: list[Any] = [iterator.on_workers]
@@ -131,7 +131,7 @@ class DealtFunction:
             batches = _next_batches(iterator, num_steps)
             execution = self._graph.traced(_spec_of(iterator, batches[0]), len(batches))
             arguments = [tensor for batch in batches for tensor in as_tensors(batch)]
-        arguments += execution.dealt_values(dealer.num_untaken)
+        arguments += execution.dispatched_values(dispatcher.num_untaken)
 
         def take(arrays: Any) -> None:
             self._take(execution, execution.ended(arrays))
@@ -139,9 +139,9 @@ class DealtFunction:
         call = functools.partial(call_on_worker, execution.function, arguments)
         if isinstance(iterator, WorkerIterator):
             call = functools.partial(iterator.read_by, call)
-        dealer.deal(execution, call, take)
+        dispatcher.dispatch(execution, call, take)
         if not isinstance(iterator, (tf.data.Iterator, WorkerIterator)):
-            dealer.drain()
+            dispatcher.drain()
             self._staleness = StalenessSeen()  # the list of results that `train_on_batch` returns has no place for it
         elif not execution.returns_logs:
             self.wait_for_first()
@@ -150,7 +150,7 @@ class DealtFunction:
     def wait_for_first(self) -> None:
         """Waits until a step of the epoch has ended."""
         while self._newest is None:
-            dealer_of(self._model).wait_for_one()
+            dispatcher_of(self._model).wait_for_one()
 
     def begin(self) -> None:
         """An epoch begins: no step of it has ended."""
@@ -175,21 +175,21 @@ class DealtFunction:
 
 
 class Deferred:
-    """What a dealt `predict_step` will return.
+    """What a dispatched `predict_step` will return.
 
     Args:
-        dealer: Of the step.
+        dispatcher: Of the step.
     """
 
-    def __init__(self, dealer: Dealer) -> None:
-        self._dealer = dealer
+    def __init__(self, dispatcher: StepDispatcher) -> None:
+        self._dispatcher = dispatcher
         self.outputs: list[Any] = []
         """Of each step of the execution, once that has ended."""
 
     def wait(self) -> list[Any]:
         """The outputs of each step."""
         while not self.outputs:
-            self._dealer.wait_for_one()
+            self._dispatcher.wait_for_one()
         return self.outputs
 
 
@@ -202,27 +202,27 @@ class DealtPrediction:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._graph = DealtGraph(model, model.predict_step, model.distribute_strategy, keeps_outputs=True)
+        self._graph = DispatchedGraph(model, model.predict_step, model.distribute_strategy, keeps_outputs=True)
 
     def __call__(self, batches: list[Any]) -> Deferred:
-        """Deals an execution on these batches."""
-        dealer = dealer_of(self._model)
+        """Dispatches an execution on these batches."""
+        dispatcher = dispatcher_of(self._model)
         batches = [_without_optionals(batch) for batch in batches]
         execution = self._graph.traced(_as_spec(batches[0]), len(batches))
         arguments = [tensor for batch in batches for tensor in as_tensors(batch)]
-        arguments += execution.dealt_values(dealer.num_untaken)
-        deferred = Deferred(dealer)
+        arguments += execution.dispatched_values(dispatcher.num_untaken)
+        deferred = Deferred(dispatcher)
 
         def take(arrays: Any) -> None:
             deferred.outputs = execution.ended(arrays).outputs
 
         call = functools.partial(call_on_worker, execution.function, arguments)
-        dealer.deal(execution, call, take)
+        dispatcher.dispatch(execution, call, take)
         return deferred
 
 
 def put_together(keras_concat: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Keras's `potentially_ragged_concat`, which waits for what has been dealt; the rows in the order of the data."""
+    """Keras's `potentially_ragged_concat`, which waits for what was dispatched; the rows in the order of the data."""
 
     def potentially_ragged_concat(tensors: list[Any]) -> Any:
         if not (tensors and isinstance(tensors[0], Deferred)):
