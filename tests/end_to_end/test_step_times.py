@@ -68,3 +68,57 @@ def test_a_short_fit_says_nothing_of_it(tmp_path: Path) -> None:
     assert ended.code == 0, ended.output
     assert "paceline: step " not in ended.output
     assert "paceline: fit " not in ended.output
+
+
+PIPELINE = """
+import keras, numpy as np, paceline
+strategy = paceline.PipelineStrategy(2, micro_batches=4, balance=[1, 5])
+x = np.random.default_rng(0).normal(size=(512, 128)).astype("float32")
+with strategy.scope():
+    layers = [keras.layers.Dense(512, "relu") for _ in range(5)]
+    model = keras.Sequential([keras.Input((128,)), *layers, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+model.fit(x, x[:, :1], batch_size=64, epochs=20, verbose=2)
+"""
+"""The first of two stages has next to nothing to do."""
+
+
+def test_stages_that_wait_are_told_of(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(PIPELINE)
+    ended = run_workers(2, "--events", "events.jsonl", "pipeline.py", folder=tmp_path)
+    assert ended.code == 0, ended.output
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    [whole] = [event for event in events if event["event"] == "StepsTimed" and event["is_whole_fit"]]
+    waits = [int(share) for share in re.findall(r"(\d+) %", whole["text"].partition("; stages wait ")[2])]
+    assert len(waits) == 2, ended.output
+    assert waits[0] > waits[1] + 20, ended.output
+    assert sum(whole["shares"].values()) == pytest.approx(1, abs=0.05)
+    assert not [event for event in events if event["event"] == "StragglerFound"], ended.output
+
+
+SERVERS = """
+import time
+import keras, numpy as np, paceline, tensorflow as tf
+strategy = paceline.ParameterServerStrategy()
+def napping():
+    for row in np.random.default_rng(0).normal(size=(128, 8)).astype("float32"):
+        time.sleep(0.005)
+        yield row, row[:1]
+shapes = tf.TensorSpec((8,), tf.float32), tf.TensorSpec((1,), tf.float32)
+data = tf.data.Dataset.from_generator(napping, output_signature=shapes).batch(8)
+with strategy.scope():
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+model.fit(data, epochs=3, steps_per_epoch=16, verbose=2)
+"""
+
+
+def test_the_chief_of_servers_tells_input_from_waiting_for_workers(tmp_path: Path) -> None:
+    (tmp_path / "servers.py").write_text(SERVERS)
+    ended = run_workers(1, "--ps", "1", "--events", "events.jsonl", "servers.py", folder=tmp_path)
+    assert ended.code == 0, ended.output
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    [whole] = [event for event in events if event["event"] == "StepsTimed" and event["is_whole_fit"]]
+    assert whole["shares"]["input"] > 0.6, ended.output  # 40 ms of naps a batch, and next to nothing else
+    assert "input and compute" not in whole["shares"]
+    assert sum(whole["shares"].values()) == pytest.approx(1, abs=0.05)

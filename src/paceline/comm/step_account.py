@@ -6,6 +6,8 @@ what others stay longer they have waited.
     rank 0   compute ████████████ message ░░▓▓
     rank 1   compute ██████████████ message ▓▓        came last: ▓ is the message, ░ is waiting for rank 1
 
+The stages of a pipeline begin no step together and have messages of their own: those are not divided.
+
 A rank that comes late to the first message of a step has been busy with something else before: its input, a callback.
 What the others wait is booked by that.
 """
@@ -128,12 +130,14 @@ def totals_of(told: Sequence[Array], before: Array | None, num_ranks: int) -> To
     totals.phases += phases.sum(0)
     totals.own += phases.sum(0)
     totals.facts += facts.sum(0)
+    meets = phases[:, :, Phase.COUNT].any()
     for message, late, causes in (
         (Phase.COUNT, _since_agreement(earlier), _BEFORE_COUNT),
         (Phase.MESSAGES, phases, (Phase.COMPUTE,)),
         (Phase.AGREEMENT, phases, _BEFORE_AGREEMENT),
     ):
-        _book_waiting(totals, message, phases[:, :, message], late[:, :, causes], np.array(causes))
+        if meets or message is Phase.AGREEMENT:
+            _book_waiting(totals, message, phases[:, :, message], late[:, :, causes], np.array(causes))
     return totals
 
 

@@ -10,7 +10,7 @@ ranks say (`step_account.py`). Reading the clock takes a quarter of a microsecon
 
 Who calls what, in this order:
 
-    who                                   with a message 1                   without: one worker, RING, pipelines, …
+    who                                   with a message 1                   without: one worker, RING, servers
     `timed` (`fit/step_times.py`)         begin                              begin
     hook `on_train_batch_begin`           step_begins                        step_begins
     the step, if it is traced             tracing                            tracing
@@ -18,6 +18,10 @@ Who calls what, in this order:
     other messages                        message_begins, message_ended      (over MPI)
     the next hook, or the end             step_ended                         step_ended, which tells input from compute
     callbacks, agreement, snapshot        enter, leave                       enter, leave
+
+A pipeline has no message 1: its step says when it reads (`input_begins`, `input_ended`) and when it waits for other
+stages (`others_begin`, `others_ended`), and the sum with which it ends carries the clocks (`tells`, `heard`). Under
+parameter servers the chief's step does the first two.
 
 There is one clock for all threads, of the one `fit` that has begun it: what another `fit` does meanwhile, in a callback
 or in a thread, belongs to the phase in which it does so. Within a step Python's thread and those in which TensorFlow
@@ -61,9 +65,11 @@ class Phase(IntEnum):
     VALIDATION = 10
     WHOLE = 11
     """In a step of which nobody knows when its input was there."""
+    OTHERS = 12
+    """Waits for what others compute: other stages of a pipeline, the workers of a chief."""
 
 
-_OF_STEP = frozenset([Phase.INPUT, Phase.COUNT, Phase.COMPUTE, Phase.MESSAGES, Phase.UPDATE, Phase.START])
+_OF_STEP = frozenset([Phase.INPUT, Phase.COUNT, Phase.COMPUTE, Phase.MESSAGES, Phase.UPDATE, Phase.START, Phase.OTHERS])
 _BETWEEN_STEPS = frozenset([Phase.REST, Phase.AGREEMENT])
 _NUM_PHASES = len(Phase)
 
@@ -99,6 +105,8 @@ class StepClock:
         """Whether this execution has been in the message with which a step begins."""
         self._has_combined = False
         """Whether this step has been in another message behind that one."""
+        self._knows_input = False
+        """Whether this execution says itself when it has its batches."""
         self._untold = [0] * (_NUM_PHASES + 1)
         self._num_counts = 0
         """Messages with which steps have begun: the same on all ranks."""
@@ -177,7 +185,7 @@ class StepClock:
             self.switch(Phase.START)
             before, self._untold = sum(self._untold), [0] * (_NUM_PHASES + 1)
             self._untold[Phase.START] = before
-        self._num_steps, self._was_counted, self._has_combined = num_steps, False, False
+        self._num_steps, self._was_counted, self._has_combined, self._knows_input = num_steps, False, False, False
         self._step_began_at = time.time()
         self._input_before = self._untold[Phase.INPUT]
         self.switch(Phase.INPUT)
@@ -206,6 +214,8 @@ class StepClock:
         Returns:
             Whether there was a step: False: no batch came, as the data have ended.
         """
+        if self._knows_input:
+            return True
         if self.input_came_at is not None and self.input_came_at() < self._step_began_at:
             return False
         whole = self._untold[Phase.INPUT] - self._input_before
@@ -229,6 +239,28 @@ class StepClock:
         """The execution that has begun is traced first: it says nothing about those to come."""
         if self._phase in _OF_STEP:
             self.switch(Phase.START)
+
+    def input_begins(self) -> None:
+        """This rank waits for another batch of the same execution."""
+        if self._is_measured:
+            self.switch(Phase.INPUT)
+
+    def input_ended(self) -> None:
+        """The batch that the execution has waited for is there."""
+        self._knows_input = True
+        if self._is_measured:
+            self.switch(Phase.COMPUTE)
+
+    def others_begin(self) -> None:
+        """This rank has nothing to do until others have computed what it needs."""
+        if self._is_measured:
+            self.switch(Phase.OTHERS)
+
+    def others_ended(self) -> None:
+        """It goes on."""
+        if self._is_measured:
+            self._has_combined = True
+            self.switch(Phase.COMPUTE)
 
     def message_begins(self) -> None:
         """This rank enters a message."""
@@ -257,17 +289,46 @@ class StepClock:
         Returns:
             What is to be summed over the ranks in it, for `count_ended`: int64, zeros out of steps that are timed.
         """
-        first = self._first(size)
-        told = np.zeros((min(size - first, _RANKS_AT_ONCE), NUM_NUMBERS), np.int64)
-        if self._phase not in _OF_STEP:
-            return told.reshape(-1)
         if self._is_measured:
             self._compute_was_update()  # of another step of the same execution
             self._has_combined = False
             self.switch(Phase.COUNT)
-        if 0 <= rank - first < _RANKS_AT_ONCE:
+        return self.tells(rank, size)
+
+    def tells(self, rank: int, size: int) -> Array:
+        """What is to be summed over the ranks in a message of each step, for `heard`.
+
+        Returns:
+            int64; zeros out of steps that are timed.
+        """
+        first = self._first(size)
+        told = np.zeros((min(size - first, _RANKS_AT_ONCE), NUM_NUMBERS), np.int64)
+        if self._phase in _OF_STEP and 0 <= rank - first < _RANKS_AT_ONCE:
+            self.switch(self._phase)
             told[rank - first] = self._take()
         return told.reshape(-1)
+
+    def heard(self, size: int, told: Array, *, num_steps: int) -> int | None:
+        """The message has ended, with the sums over the ranks.
+
+        Returns:
+            The first of the ranks that have told something; None: out of steps that are timed.
+
+        Args:
+            size: How many ranks there are.
+            told: The sums.
+            num_steps: Of how many steps it was the message.
+        """
+        if self._phase not in _OF_STEP:
+            return None
+        first = self._first(size)
+        self._num_counts += 1
+        self._was_counted = True
+        if self._is_measured:
+            self._untold[NUM_STEPS] += num_steps
+        if (hear := self.hear) is not None:
+            hear(first, size, told.reshape(-1, NUM_NUMBERS))
+        return first
 
     def count_ended(self, size: int, told: Array, *, takes_place: bool = True) -> int | None:
         """It has left that message, with the sums over the ranks.
@@ -280,17 +341,9 @@ class StepClock:
             told: The sums.
             takes_place: Whether a step follows: else the data of some rank have ended.
         """
-        if self._phase not in _OF_STEP:
-            return None
-        first = self._first(size)
-        self._num_counts += 1
-        self._was_counted = True
         if self._is_measured:
-            self._untold[NUM_STEPS] += takes_place
             self.switch(Phase.COMPUTE)
-        if (hear := self.hear) is not None:
-            hear(first, size, told.reshape(-1, NUM_NUMBERS))
-        return first
+        return self.heard(size, told, num_steps=int(takes_place))
 
     def _take(self) -> list[int]:
         """What this rank has to tell, and has told from now on."""

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from paceline.comm.group import Group
+from paceline.comm.step_account import Totals
 from paceline.comm.world import World, current_world
 from paceline.fit.run import telling_of_traces
 from paceline.fit.snapshots.model_state import model_parts
@@ -141,6 +142,16 @@ class Engine:
         """
         del model, iterator, data_batch
         by_keras()
+
+    def words_of_steps(self, model: Any, totals: Totals) -> str:
+        """What the chief's line about the time of steps says besides.
+
+        Args:
+            model: That is trained.
+            totals: The time of some steps; maybe of none.
+        """
+        del model, totals
+        return ""
 
     def function(self, model: Any, step: Function, by_keras: Function) -> Any:
         """`_make_function`: from a step to what Keras's loops call for each execution.

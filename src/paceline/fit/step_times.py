@@ -2,14 +2,15 @@
 
 Each is an event, too, of which also short epochs and a `fit` that shows nothing (``verbose=0``) have one.
 
-The numbers come with the message with which each step begins (`comm/step_clock.py`). Over RING and NCCL, under
-parameter servers, in pipelines and with one worker no such message is sent: the chief then knows its own steps only.
+The numbers come with the message with which each step begins (`comm/step_clock.py`), in a pipeline with that with which
+it ends. Over RING and NCCL, under parameter servers and with one worker the chief knows its own steps only.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from paceline.comm.group import Array
@@ -55,7 +56,8 @@ def timed(run: Run) -> Iterator[None]:
             yield
         return
     record = None if world.recorder is None else world.recorder.waited
-    run.step_times = StepTimes(world.rank, clock, record) if world.is_chief else None
+    words = partial(engine_of(run.model).words_of_steps, run.model)
+    run.step_times = StepTimes(world.rank, clock, record, words) if world.is_chief else None
     clock.hear = None if run.step_times is None else run.step_times.hear
     untold: list[int] = []
     try:
@@ -87,10 +89,18 @@ class StepTimes:
         rank: The chief's.
         clock: The chief's.
         record: Is told of each few steps, too.
+        words: What the engine adds to a line about steps.
     """
 
-    def __init__(self, rank: int, clock: StepClock, record: Callable[[Totals], None] | None = None) -> None:
+    def __init__(
+        self,
+        rank: int,
+        clock: StepClock,
+        record: Callable[[Totals], None] | None = None,
+        words: Callable[[Totals], str] | None = None,
+    ) -> None:
         self._rank = rank
+        self._words = words or (lambda _: "")
         self._clock = clock
         self._began_at = self._said_at = time.monotonic()
         self._record = record
@@ -143,12 +153,12 @@ class StepTimes:
         """
         self._is_shown = is_shown
         self._settle()
-        self._emit(self._epoch, line_of_epoch(self._epoch))
+        self._emit(self._epoch, self._line(self._epoch))
         self._epoch = Totals(self._account.num_ranks)
         now = time.monotonic()
         if now - self._said_at < _QUIET_SECONDS:
             return
-        if is_shown and (line := line_of_epoch(self._since_line)):
+        if is_shown and (line := self._line(self._since_line)):
             _LOGGER.info("%s", line)
         self._said_at = now
         self._since_line = Totals(self._account.num_ranks)
@@ -161,10 +171,14 @@ class StepTimes:
         """
         self._tell_spent(untold)
         seconds = time.monotonic() - self._began_at
-        line = line_of_fit(self._all, seconds, untold)
+        line = line_of_fit(self._all, seconds, untold) + self._words(self._all)
         self._emit(self._all, line, is_whole_fit=True)
         if self._is_shown and seconds >= _QUIET_SECONDS:
             _LOGGER.info("%s", line)
+
+    def _line(self, totals: Totals) -> str:
+        line = line_of_epoch(totals)
+        return line + self._words(totals) if line else ""
 
     def _emit(self, totals: Totals, line: str, *, is_whole_fit: bool = False) -> None:
         if totals.num_steps and totals.seconds:

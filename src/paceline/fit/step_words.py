@@ -15,6 +15,7 @@ _SHOWN = {
     "input and compute": (Phase.WHOLE,),
     "compute": (Phase.COMPUTE,),
     "update": (Phase.UPDATE,),
+    "waiting for others": (Phase.OTHERS,),
     "messages": (Phase.COUNT, Phase.MESSAGES, Phase.AGREEMENT),
     "callbacks": (Phase.CALLBACKS,),
     "snapshots": (Phase.SNAPSHOT,),

@@ -27,17 +27,17 @@ from paceline.wire.codec import Decoder, GarbledError, Record, encode
 
 RANKS = "ranks"
 """The folder of these files within DIR."""
-ENTRY_BITS = 4
+ENTRY_BITS = 5
 _ROW_BYTES = 8
 
 
 class Entry(IntEnum):
     """What an entry says that is not of a phase."""
 
-    FIRST = 12
-    AWAITED = 13
-    BEGAN = 14
-    STEP = 15
+    FIRST = 28
+    AWAITED = 29
+    BEGAN = 30
+    STEP = 31
 
 
 class Header(Record, frozen=True):

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import tensorflow as tf
 
+from paceline.comm.world import current_world
 from paceline.parameter_server.dispatched_graph import DispatchedGraph, Ended, TracedExecution, is_of_metric
 from paceline.parameter_server.staleness import NO_VERSION, StalenessSeen, Version
 from paceline.parameter_server.staleness_bound import STEPS_AHEAD, StalenessBound
@@ -129,6 +130,7 @@ class DealtFunction:
             arguments: list[Any] = [iterator.on_workers]
         else:
             batches = _next_batches(iterator, num_steps)
+            current_world().clock.input_ended()
             execution = self._graph.traced(_spec_of(iterator, batches[0]), len(batches))
             arguments = [tensor for batch in batches for tensor in as_tensors(batch)]
         arguments += execution.dispatched_values(dispatcher.num_untaken)

@@ -133,7 +133,10 @@ class StepDispatcher:
             Exception: what a worker's step has raised. No execution is running then.
         """
         cancellation, num_steps = self._cancellation, function.num_steps
+        clock = current_world().clock
+        clock.others_begin()
         self._wait_until(lambda: not self._lost and self._admits(num_steps))
+        clock.others_ended()
         self.num_untaken += num_steps
         begun = Begun(num_steps, self._num_ended)
         self._begin(Execution(self, function, lambda: call(cancellation), begun, then))

@@ -15,6 +15,7 @@ from paceline.plan.partition import least_greatest
 from paceline.plan.profile import WHY_TIED, Layer, Profile
 from paceline.plan.refusals import refuse
 from paceline.plan.schedules import NAMES, Schedule, schedule_named
+from paceline.plan.simulation import Timeline
 from paceline.plan.split import cuts_of_balance, cuts_of_names
 from paceline.strategy.pipeline import PipelineStrategy
 
@@ -35,11 +36,13 @@ class Division:
         layers: The model's.
         schedule: That it is trained under.
         cuts: Each chunk ends behind so many layers.
+        expected: How a step is expected to go; None: layers were not measured.
     """
 
     layers: ModelLayers
     schedule: Schedule
     cuts: tuple[int, ...]
+    expected: Timeline | None = None
 
 
 def division_of(model: Any, strategy: PipelineStrategy, batch_rows: int | None) -> Division:
@@ -67,7 +70,7 @@ def division_of(model: Any, strategy: PipelineStrategy, batch_rows: int | None) 
     by_hand = _by_hand(names, strategy)
     if strategy.is_measured:
         found = _measured(model, strategy, batch_rows or _USUAL_ROWS, by_hand)
-        return Division(layers, found.schedule, found.split.cuts)
+        return Division(layers, found.schedule, found.split.cuts, found.timeline)
     schedule = strategy.asked
     assert schedule is not None  # without one, layers are measured
     num_chunks = len(schedule.places(strategy.stages))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import keras
 
+from paceline.comm.step_account import Totals
 from paceline.errors import ConfigurationError
 from paceline.fit import compat
 from paceline.fit.beginning import compare_over_ranks, facts_of
@@ -17,7 +18,7 @@ from paceline.pipeline import deferred_variables, stage_updates
 from paceline.pipeline.built_models import build
 from paceline.pipeline.deferred_variables import without_values
 from paceline.pipeline.pipelined_functions import PipelinedFunction, PipelinedPrediction
-from paceline.pipeline.pipelined_model import compiled_anew
+from paceline.pipeline.pipelined_model import compiled_anew, is_divided, pipelined
 from paceline.pipeline.refused_models import refuse_outside_scope, refuse_xla
 from paceline.pipeline.stage_parts import stage_parts
 from paceline.pipeline.whole_saves import loaded_by_each, with_all_values
@@ -55,6 +56,10 @@ class Pipeline(Replicas):
             facts = facts_of(model, iterator.source.description, iterator.num_batches)
             compare_over_ranks(facts, self.strategy.fit_group)
         build(model, shapes_of(iterator, data_batch), batch_rows, is_fitted=is_fitted, is_run=iterator is not None)
+
+    def words_of_steps(self, model: Any, totals: Totals) -> str:
+        """See `Engine`: how long each stage waits for others, and was expected to."""
+        return pipelined(model).waits.told(totals) if is_divided(model) else ""
 
     def function(self, model: Any, step: Function, by_keras: Function) -> Any:
         """See `Engine`."""

@@ -83,7 +83,7 @@ class PipelinedFunction:
         if not pipeline.has_outputs or self._model.distribute_strategy.replica != 0:
             results[:] = 0.0  # the others' replicas have the same
         flags = self._model.distribute_strategy.world.flags
-        raised, *numbers = pipeline.summed([flags.own, *(loss for loss, _ in losses), *results])
+        raised, *numbers = pipeline.summed([flags.own, *(loss for loss, _ in losses), *results], len(losses))
         flags.receive(int(raised))
         totals, numbers = numbers[: len(losses)], numbers[len(losses) :]
         at, leaves = 0, []

@@ -22,6 +22,7 @@ from paceline.pipeline.micro_batches import rows_of_micro_batches
 from paceline.pipeline.shared_weights import SharedWeights
 from paceline.pipeline.stage_messages import StageMessages
 from paceline.pipeline.stage_updates import asks_other_stages
+from paceline.pipeline.stage_waits import StageWaits
 from paceline.pipeline.stage_walk import BatchEnds, StageWalk
 from paceline.pipeline.variable_homes import VariableHomes
 from paceline.pipeline.walked_batches import Batch
@@ -78,6 +79,7 @@ class PipelinedModel:
         self.chunks = cut(model, division.layers, division.cuts)
         self.edges = tuple(self.chunks.edges)
         self.stage_of = self.schedule.places(strategy.stages)
+        self.waits = StageWaits(strategy.stages, strategy.replicas, division.expected)
         self.own = [number for number, stage in enumerate(self.stage_of) if stage == strategy.stage]
         self.stages_of = self._stages_of()
         """Of each variable of the model, in the order of the layers, the stages that have it."""
@@ -130,6 +132,7 @@ class PipelinedModel:
         """
         key = (training, losses, str(specs))
         if key not in self._functions:
+            self._strategy.world.clock.tracing()
             made = {}
             versioned = training and not self.schedule.is_synchronous
             is_first = not any(known[:2] == key[:2] for known in self._functions)
@@ -179,9 +182,11 @@ class PipelinedModel:
             with_backward: Whether gradients are computed.
             num_batches: The most that there may be.
         """
-        plan, stage = self._plan(num_batches), self._strategy.stage
+        plan, stage, clock = self._plan(num_batches), self._strategy.stage, self._strategy.world.clock
         actions = plan.actions[stage]
-        walk = StageWalk(plan, stage, self.chunks, batches, self._messages, self.gradient_sums, self.trained, ends)
+        walk = StageWalk(
+            plan, stage, self.chunks, batches, self._messages, self.gradient_sums, self.trained, ends, clock
+        )
         walk.run(actions if with_backward else [action for action in actions if _is_forward(action)])
 
     def _plan(self, num_batches: int) -> Plan:
@@ -197,10 +202,20 @@ class PipelinedModel:
             )
         return self._plans[num_batches]
 
-    def summed(self, numbers: list[float]) -> list[float]:
-        """Each number, added up over all ranks. Collective."""
-        [total] = self._strategy.fit_group.all_reduce([np.array(numbers, np.float64)])
-        return [float(number) for number in total]
+    def summed(self, numbers: list[float], num_steps: int) -> list[float]:
+        """Each number, added up over all ranks, with which a step ends; the ranks' clocks go with them. Collective.
+
+        Args:
+            numbers: Of this rank.
+            num_steps: How many steps end.
+        """
+        world, group = self._strategy.world, self._strategy.fit_group
+        clocks = world.clock.tells(group.rank, group.size)
+        world.clock.others_begin()
+        [total] = group.all_reduce([np.array([*numbers, *clocks], np.float64)])  # nanoseconds: exact up to 104 days
+        world.clock.others_ended()
+        world.clock.heard(group.size, total[len(numbers) :].astype(np.int64), num_steps=num_steps)
+        return [float(number) for number in total[: len(numbers)]]
 
     def packed(self, outputs: list[Any]) -> Any:
         """The flat outputs of the model, as the model returns them."""

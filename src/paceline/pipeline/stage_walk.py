@@ -19,6 +19,7 @@ raises.
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
+from paceline.comm.step_clock import StepClock
 from paceline.pipeline.chunk_functions import ChunkFunctions, Pass
 from paceline.pipeline.chunk_trace import is_floating
 from paceline.pipeline.chunks import Chunks
@@ -51,6 +52,7 @@ class StageWalk:
         gradient_sums: Of this stage.
         trained: Keras variables of this stage.
         ends: Is told.
+        clock: Is told, too: when this stage waits for data, and when for other stages.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class StageWalk:
         gradient_sums: GradientSums,
         trained: Sequence[Any],
         ends: BatchEnds,
+        clock: StepClock,
     ) -> None:
+        self._clock = clock
         self._plan, self._stage, self._chunks, self._batches = plan, stage, chunks, batches
         self._messages, self._gradient_sums, self._ends = messages, gradient_sums, ends
         self._has_begun_sums = False
@@ -118,7 +122,7 @@ class StageWalk:
             ended = forward_ends.get(at, ended)
         if ended is not None:
             self._end_forward(ended)
-        self._messages.flush()
+        self._flush()
         if self._failure is not None:
             raise self._failure
 
@@ -126,10 +130,12 @@ class StageWalk:
         """Reads on until there are so many since the beginning of the plan, or the data end."""
         while self._num_read < number and not self._has_ended:
             batch = None
+            self._clock.input_begins()
             try:
                 batch = next(self._batches, None)
             except Exception as error:
                 self._failure = error
+            self._clock.input_ended()
             if batch is None:
                 self._has_ended = True
             else:
@@ -152,7 +158,7 @@ class StageWalk:
 
     def _update(self, update: Update, at: int, *, is_last: bool) -> None:
         if is_last:
-            self._messages.flush()  # nobody need wait for this stage's update
+            self._flush()  # nobody need wait for this stage's update
         self.versions.make_next(at)
         walked = self._walked.pop(update.version - 1)
         if not walked.batch.has_rows:
@@ -161,6 +167,11 @@ class StageWalk:
         del self._read[update.version - 1]
         self._has_begun_sums = False
         self._read_batches(self._plan.batches_begun[update.version])
+
+    def _flush(self) -> None:
+        self._clock.others_begin()
+        self._messages.flush()
+        self._clock.others_ended()
 
     def _begin_sums(self) -> None:
         if not self._has_begun_sums:
@@ -209,7 +220,10 @@ class StageWalk:
         self._arrivals[message] = arrival
 
     def _wait(self, message: Message) -> list[Any]:
-        return self._arrivals.pop(message).wait()
+        self._clock.others_begin()
+        arrived = self._arrivals.pop(message).wait()
+        self._clock.others_ended()
+        return arrived
 
     def _signature(self, action: Send | Receive) -> Hashable:
         batch, index = self._batch_of(action)

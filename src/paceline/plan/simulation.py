@@ -63,10 +63,15 @@ class Timeline:
         return max((ends[last - 1] - ends[first - 1]) / (last - first) for ends in self.update_ends)
 
     @property
+    def waits(self) -> list[float]:
+        """By stage, the share of a step that it does not compute, 0 to 1."""
+        whole = self.step_seconds * self.outline.batches
+        return [1 - busy / whole if whole else 0.0 for busy in self.busy_seconds]
+
+    @property
     def bubble(self) -> float:
-        """The share of a step that the stages do not compute, 0 to 1."""
-        whole = self.step_seconds * self.outline.batches * self.outline.stages
-        return 1 - sum(self.busy_seconds) / whole if whole else 0.0
+        """The same of all stages."""
+        return sum(self.waits) / self.outline.stages
 
 
 def seconds_of(outline: Outline, costs: Costs, stage: int) -> dict[Turn | None, float]:

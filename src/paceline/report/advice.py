@@ -9,6 +9,7 @@ ADVICE = {
     "compute": "more workers, a larger batch",
     "waiting": "the line that names rank N says why; for each other: other load on the machines, rows of different "
     "length",
+    "waiting for others": "more micro-batches, another schedule (`paceline plan`); with parameter servers more workers",
     "messages": "a larger batch, a faster network, `--batch-statistics local`",
     "callbacks": "fewer of them in each step",
     "snapshots": "`--snapshot-every`",

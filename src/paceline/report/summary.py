@@ -13,6 +13,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "input and compute": ("whole",),
     "compute": ("compute",),
     "update": ("update",),
+    "waiting for others": ("others",),
     "waiting": (),
     "messages": ("count", "messages", "agreement"),
     "callbacks": ("callbacks",),
