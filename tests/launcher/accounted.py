@@ -4,8 +4,10 @@ death of rank 1 in generation 1 once 7 steps are done, and of the chief in gener
 The chief writes each step that is done to ``steps``, also one that had been done before.
 """
 
+import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,7 +17,17 @@ import numpy as np
 
 GENERATION, RANK = os.environ["PACELINE_GENERATION"], os.environ["PACELINE_RANK"]
 STEP_SECONDS, VALIDATION_SECONDS, SCRIPT_SECONDS = 0.15, 0.5, 1.5
-UNTIL_ALL_HAVE_TOLD_SECONDS = 1.0
+BEFORE_DEATH_SECONDS = 1.0
+"""What the account is to show as the time until a death is detected."""
+
+
+def wait_until_told(step: int) -> None:
+    """Until the launcher has heard of the step from all ranks, as `paceline status` says: it is exact then."""
+    command = [sys.executable, "-m", "paceline", "status", os.environ["PACELINE_JOB_ID"], "--json"]
+    heard: list[int | None] = []
+    while not heard or any(one is None or one < step for one in heard):
+        told = subprocess.run(command, capture_output=True, check=True, timeout=60)
+        heard = [worker["step"] for worker in json.loads(told.stdout)["workers"] if worker["rank"] is not None]
 
 
 noted: list[int] = []
@@ -34,7 +46,8 @@ class Naps(keras.callbacks.Callback):
                 file.write(f"{GENERATION} {step}\n")
         noted.append(step)
         if f"{GENERATION}:{step}:{RANK}" in sys.argv[1:]:
-            time.sleep(UNTIL_ALL_HAVE_TOLD_SECONDS)
+            wait_until_told(step)
+            time.sleep(BEFORE_DEATH_SECONDS)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def on_train_batch_begin(self, batch, logs=None):
