@@ -1,6 +1,6 @@
 """Is a commit slower than another? Both take turns in every measurement, on one machine, in about ten minutes.
 
-python benchmarks/compare.py OLD [NEW] [--only step launch recovery snapshots memory] [--rounds N]
+python benchmarks/compare.py OLD [NEW] [--only step models launch recovery snapshots memory] [--rounds N]
 
 OLD and NEW are commits; NEW is the working tree if it is left out. The benchmarks are those of the working tree, with
 either `src` in PYTHONPATH. A ratio is NEW over OLD within a round, as a median over rounds.
@@ -100,6 +100,17 @@ def step(folders: list[Path], rounds: int) -> Rounds:
     }
 
 
+def models(folders: list[Path], rounds: int) -> Rounds:
+    """Steps of other models, of one and two workers."""
+    bench = bench_of("models")
+    found: Rounds = {}
+    for model in bench.MODELS:
+        for workers in (1, 2):
+            name = f"step of {model.replace('_', ' ')}, workers: {workers}, ms"
+            found |= in_turns(lambda ask=(name, model, workers): {ask[0]: bench.paceline(*ask[1:])}, folders, rounds)
+    return found
+
+
 def launch(folders: list[Path], rounds: int) -> Rounds:
     bench = bench_of("launch")
     [command] = [one for name, one in bench.VARIANTS.items() if "paceline" in name]
@@ -147,7 +158,7 @@ def memory(folders: list[Path], rounds: int) -> Rounds:
     return in_turns(measure, folders, rounds)
 
 
-QUESTIONS = {one.__name__: one for one in (step, launch, recovery, snapshots, memory)}
+QUESTIONS = {one.__name__: one for one in (step, models, launch, recovery, snapshots, memory)}
 
 
 def rows(found: Rounds) -> list[list[Any]]:

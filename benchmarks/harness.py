@@ -87,7 +87,7 @@ def run_ranks(command: Sequence[str], ranks: int, variables_of: Callable[[int], 
                 "BENCH_RESULT": str(result),
                 **variables_of(rank),
             }
-            bound = [sys.executable, "-c", _BIND.format(core=core), *command]
+            bound = [sys.executable, "-c", BIND.format(core=core), *command]
             with Path(directory, f"{rank}.log").open("w") as log:
                 processes.append(subprocess.Popen(bound, env=variables, stdout=log, stderr=subprocess.STDOUT))
         try:
@@ -101,7 +101,7 @@ def run_ranks(command: Sequence[str], ranks: int, variables_of: Callable[[int], 
         return json.loads(result.read_text())
 
 
-_BIND = "import os, sys; os.sched_setaffinity(0, {{{core}}}); os.execv(sys.argv[1], sys.argv[1:])"
+BIND = "import os, sys; os.sched_setaffinity(0, {{{core}}}); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def free_ports(count: int) -> list[int]:

@@ -12,6 +12,7 @@ QUESTIONS = (
     "all_reduce",
     "data_parallel",
     "fused_updates",
+    "models",
     "parameter_servers",
     "snapshots",
     "recovery",
