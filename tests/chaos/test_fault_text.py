@@ -18,9 +18,9 @@ def faults(draw: st.DrawFn) -> Fault:
     steps = st.integers(1, 10**6)
     step = draw(steps) if phase is Phase.STEP else None if phase in WITHOUT_STEP else draw(st.none() | steps)
     generation = draw(st.integers(2 if phase is Phase.RESTART else 1, 9))
-    return Fault(
-        action=action, phase=phase, rank=draw(st.none() | st.integers(0, 99)), step=step, generation=generation
-    )
+    factor = draw(st.integers(2, 100)) / (1 if draw(st.booleans()) else 1.6) if action is Action.SLOW else 1.0
+    rank = draw(st.none() | st.integers(0, 99))
+    return Fault(action=action, phase=phase, rank=rank, step=step, generation=generation, factor=float(f"{factor:g}"))
 
 
 @given(st.lists(faults(), min_size=1, max_size=5))
@@ -71,6 +71,10 @@ def test_a_named_generation_leaves_the_order_of_the_others() -> None:
         ("kill:phase=restart", ["generation 1, which is no restart", "kill:step=5; kill:phase=restart"]),
         ("stop:phase=start,step=3", ["no step="]),
         ("disk-full:phase=end", ["leave phase= out"]),
+        ("slow:rank=1", ["no factor=", "e.g. slow:rank=1,factor=2"]),
+        ("slow:factor=1", ["factor=1", "more than 1"]),
+        ("slow:factor=nan", ["factor=nan"]),
+        ("kill:step=3,factor=2", ["factor= only with slow"]),
         ("term:step=3; kill:step=4", ["a fault after a term"]),
         ("random:seed=3", ["every="]),
         ("random:every=4,action=term", ["action=term"]),

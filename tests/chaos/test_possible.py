@@ -37,6 +37,7 @@ def test_a_server_that_the_job_does_not_have_is_named() -> None:
         ),
         ("kill:rank=1,step=50", "chaos: kill rank 1 at step 50 of generation 1"),
         ("random:seed=7,every=40", "chaos: kill a random rank about every 40 steps (seed 7)"),
+        ("slow:rank=1,factor=2.5", "chaos: make rank 1 2.5 times as slow before the first step of generation 1"),
         ("disk-full:rank=any,step=5", "chaos: disk full for any rank at step 5 of generation 1"),
         ("term:phase=validation,step=9", "chaos: term rank 0 during a validation from step 9 on of generation 1"),
         (

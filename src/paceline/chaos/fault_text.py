@@ -7,6 +7,7 @@ Faults without ``generation=`` are injected in the order given. A fault that end
 one in the next generation, so a restarted job does not get the same fault again.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from paceline.chaos.plan import AT_A_STEP_ONLY, WITHOUT_STEP, Action, Fault, Phase, Plan, RandomFaults
@@ -19,10 +20,11 @@ ANY = "any"
 
 _ACTIONS = (*map(str, Action), RANDOM)
 _SERVERS = (WORKER, PARAMETER_SERVER)
-_CONDITIONS = ("rank", *_SERVERS, "step", "phase", "generation")
+_CONDITIONS = ("rank", *_SERVERS, "step", "phase", "generation", "factor")
 _RANDOM_CONDITIONS = ("seed", "every", "action")
 _RANDOM_ACTIONS = (Action.KILL, Action.STOP, Action.EXCEPTION)
 _MAX_DIGITS = 12
+_MAX_FACTOR = 100
 
 
 def read_plan(texts: Sequence[str]) -> Plan:
@@ -93,7 +95,9 @@ def _fault(piece: str, action: str, conditions: dict[str, str], generation: int,
     servers = [Task(role, index) for role, index in indices.items() if index is not None]
     step = _number(piece, "step", conditions, 1, faults)
     number = _number(piece, "generation", conditions, 1, faults, default=generation)
-    phase = conditions.get("phase", Phase.STEP)
+    factor = _factor(piece, action, conditions, faults)
+    is_at_start = action == Action.SLOW and "step" not in conditions
+    phase = conditions.get("phase", Phase.START if is_at_start else Phase.STEP)
     if phase not in [*Phase]:
         faults.add(shown(piece), f"phase={phase}", f"one of {', '.join(Phase)}", "correct it")
         return None
@@ -104,7 +108,15 @@ def _fault(piece: str, action: str, conditions: dict[str, str], generation: int,
         faults.add(shown(piece), "a fault of a server", f"kill, with one of {targets}", "e.g. kill:worker=1,step=50")
         return None
     server = servers[0] if servers else None
-    fault = Fault(action=Action(action), phase=Phase(phase), rank=rank, server=server, step=step, generation=number)
+    fault = Fault(
+        action=Action(action),
+        phase=Phase(phase),
+        rank=rank,
+        server=server,
+        step=step,
+        generation=number,
+        factor=factor,
+    )
     _check(piece, fault, faults)
     return fault
 
@@ -151,6 +163,26 @@ def _number(
     expected = f"a number from {least} on" + (f", or {ANY}" if name == "rank" else "")
     faults.add(shown(piece), f"{name}={text}", expected, "correct it")
     return None
+
+
+def _factor(piece: str, action: str, conditions: dict[str, str], faults: FaultList) -> float:
+    text = conditions.get("factor")
+    if action != Action.SLOW:
+        if text is not None:
+            faults.add(shown(piece), f"factor={text}", f"factor= only with {Action.SLOW}", "leave factor= out")
+        return 1.0
+    with contextlib.suppress(ValueError, TypeError):
+        factor = float(text)  # type: ignore[arg-type]  # None is suppressed
+        if 1 < factor <= _MAX_FACTOR:
+            return factor
+    received = "no factor=" if text is None else f"factor={text}"
+    faults.add(
+        shown(piece),
+        received,
+        f"how many times as slow, more than 1, at most {_MAX_FACTOR}",
+        "e.g. slow:rank=1,factor=2",
+    )
+    return 1.0
 
 
 _SHOWN_FAULTS = 6
@@ -223,6 +255,7 @@ def _fault_text(fault: Fault) -> str:
     what = {
         Action.EXCEPTION: f"exception in {rank}",
         Action.DISK_FULL: f"disk full for {rank}",
+        Action.SLOW: f"make {rank} {fault.factor:g} times as slow",
         Action.CORRUPT_SNAPSHOT: f"flip a bit of the newest snapshot and kill {rank}",
     }.get(fault.action, f"{fault.action} {rank}")
     since = "" if fault.step is None else f" from step {fault.step} on"

@@ -26,6 +26,8 @@ class Action(StrEnum):
     """An exception in `fit`; in phase `SNAPSHOT` in the thread that writes the snapshot, and training continues."""
     DISK_FULL = "disk-full"
     """From the step on, its next `FULL_FOR_SNAPSHOTS` snapshots cannot be written: no space left on the disk."""
+    SLOW = "slow"
+    """From then on it is stopped again and again, so that all that it does takes `Fault.factor` times as long."""
     CORRUPT_SNAPSHOT = "corrupt-snapshot"
     """One bit of the newest snapshot on the disk is flipped, then SIGKILL."""
 
@@ -86,6 +88,7 @@ class Fault:
             occasion from it on; None: the first occasion.
         generation: In which one.
         counts_new_steps: Whether `step` counts from where the generation begins.
+        factor: How many times as slow the rank becomes, more than 1; 1 with any other action.
     """
 
     action: Action
@@ -95,13 +98,14 @@ class Fault:
     step: int | None = None
     generation: int = 1
     counts_new_steps: bool = False
+    factor: float = 1.0
 
     @property
     def ends_generation(self) -> bool:
         """Whether the fault ends the generation."""
         survives_it = self.action is Action.EXCEPTION and self.phase is Phase.SNAPSHOT
         replaces_it = self.server is not None and self.server.type == WORKER
-        return self.action is not Action.DISK_FULL and not survives_it and not replaces_it
+        return self.action not in (Action.DISK_FULL, Action.SLOW) and not survives_it and not replaces_it
 
     def is_due(self, moment: Moment, began_at: int) -> bool:
         """Whether it is injected now, in a generation that began after the step `began_at`."""
@@ -124,6 +128,8 @@ class Fault:
             conditions.append(f"step={self.step}")
         if self.phase is not Phase.STEP:
             conditions.append(f"phase={self.phase}")
+        if self.action is Action.SLOW:
+            conditions.append(f"factor={self.factor:g}")
         return f"{self.action}:{','.join(conditions)},generation={self.generation}"
 
 

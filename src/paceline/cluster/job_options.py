@@ -308,9 +308,9 @@ class JobOptions(OptionTable):
     chaos: tuple[str, ...] = _of_failures(
         (),
         "Inject faults, to test recovery: 'kill:rank=1,step=50'; also stop, term, exception, disk-full, "
-        "corrupt-snapshot, and phase=start|validation|snapshot|restart|end instead of step=; with --ps also "
-        "kill:worker=1 and kill:ps=0. Separate several faults by ';': one is injected in each generation. Or "
-        "'random:seed=7,every=40'.",
+        "corrupt-snapshot, slow:factor=2, and phase=start|validation|snapshot|restart|end instead of step=; with "
+        "--ps also kill:worker=1 and kill:ps=0. Separate several faults by ';': one is injected in each generation. "
+        "Or 'random:seed=7,every=40'.",
         metavar="FAULTS",
         use=Use.RANKS,
         rendered=False,

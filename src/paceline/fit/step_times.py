@@ -13,6 +13,8 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from paceline.comm.group import Array
 from paceline.comm.step_account import StepAccount, Totals
 from paceline.comm.step_clock import Phase, StepClock
@@ -110,6 +112,8 @@ class StepTimes:
         self._all = Totals(1)
         self._latest = Totals(1)
         """Of the few steps that the next judgement is about."""
+        self._facts = self._latest.facts
+        """What each rank has last told that the kernel says."""
         self._suspected: tuple[int, Phase] | None = None
         """The rank that the others have waited for lately, and for what."""
         self._named: tuple[int, Phase] | None = None
@@ -124,6 +128,7 @@ class StepTimes:
             self._account = StepAccount(num_ranks)
             self._epoch, self._since_line = Totals(num_ranks), Totals(num_ranks)
             self._all, self._latest = Totals(num_ranks), Totals(num_ranks)
+            self._facts = self._latest.facts
         if self._account.hear(first, told):
             self._settle()
 
@@ -195,11 +200,18 @@ class StepTimes:
         if self._latest.num_steps >= _JUDGED_STEPS:
             self._judge()
 
+    def _remember_facts(self) -> None:
+        """Of ranks that have told none in these steps, those of before stand."""
+        have_told = self._latest.facts.any(1)
+        self._facts = self._latest.facts = np.where(have_told[:, None], self._latest.facts, self._facts)
+
     def _judge(self) -> None:
+        self._remember_facts()
         slow, self._latest = straggler_in(self._latest), Totals(self._account.num_ranks)
         before, self._suspected = self._suspected, None if slow is None else (slow.rank, slow.phase)
         # Twice in a row: on a busy machine any rank is late for a while.
-        if slow is not None and self._suspected == before and before != self._named:
+        is_explained = slow is not None and (bool(slow.reason) or not slow.is_busy)  # the kernel is asked once a second
+        if slow is not None and is_explained and self._suspected == before and before != self._named:
             self._named = before
             line = line_of_straggler(slow)
             bus.emit(StragglerFound(self._rank, slow.rank, slow.ratio, slow.share, slow.reason, line))

@@ -1,7 +1,7 @@
 """What the chief says of the time of steps; pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +49,11 @@ class Straggler:
     reason: str
     """What the kernel says of it; empty: nothing."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the kernel can say why: what is slow otherwise is the script's, or a disk."""
+        return self.phase in (Phase.COMPUTE, Phase.UPDATE)
+
 
 def straggler_in(totals: Totals) -> Straggler | None:
     """The rank that the others wait for in these steps, if there is one."""
@@ -61,8 +66,8 @@ def straggler_in(totals: Totals) -> Straggler | None:
     ratio = float(totals.own[rank, phase]) / max(float(np.median(others)), 1e-9)
     if share < _MUCH or not is_often_last or ratio < _SLOWER:
         return None
-    is_busy = phase in (Phase.COMPUTE, Phase.UPDATE)  # what is slow otherwise is the script's, or a disk
-    return Straggler(rank, Phase(phase), ratio, share, reason_for(Facts(*totals.facts[rank])) if is_busy else "")
+    slow = Straggler(rank, Phase(phase), ratio, share, "")
+    return replace(slow, reason=reason_for(Facts(*totals.facts[rank]))) if slow.is_busy else slow
 
 
 def reason_for(facts: Facts) -> str:

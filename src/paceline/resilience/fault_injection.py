@@ -21,6 +21,7 @@ from paceline.cluster.options import read_variables
 from paceline.comm.world import World
 from paceline.events.bus import bus
 from paceline.events.worker_events import BatchDone, EpochBegan, Event, FaultInjected, FitBegan, FitEnded, StepDone
+from paceline.resilience.slowness import slow_down
 from paceline.store.folder import Folder
 from paceline.store.shards import TENSORS_FILE, rank_folder
 from paceline.store.staging import SNAPSHOT_PREFIX
@@ -126,6 +127,8 @@ class Chaos:
                 raise RuntimeError(f"chaos: {fault}")
             case Action.DISK_FULL:
                 self._full_for = set()
+            case Action.SLOW:
+                slow_down(fault.factor)
             case Action.CORRUPT_SNAPSHOT:
                 self._corrupt()
                 _kill()

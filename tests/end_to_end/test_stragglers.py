@@ -1,0 +1,64 @@
+"""A rank that is made slow in a known way is named, with the reason; where nobody is slow, nobody is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from programs import Ended, run_workers
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+SCRIPT = Path(__file__).parent / "stragglers.py"
+
+REASONS = {
+    "slow": "stands still",
+    "spinner": "wait for cores that others use",
+    "map": "waits for its data",
+    "callback": "is in callbacks",
+}
+
+
+def stragglers(folder: Path, kind: str, rank: int) -> tuple[Ended, list[dict[str, Any]]]:
+    options = ["--events", "events.jsonl"]
+    if kind == "slow":
+        options += ["--snapshot-dir", "kept", "--chaos", f"slow:rank={rank},factor=2.5"]
+    ended = run_workers(2, *options, SCRIPT, "none" if kind == "slow" else kind, str(rank), folder=folder)
+    assert ended.code == 0, ended.output
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    return ended, [event for event in events if event["event"] == "StragglerFound"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rank"),
+    [
+        pytest.param("slow", 1, id="slow 1"),
+        *(
+            pytest.param(kind, rank, id=f"{kind} {rank}, {time}", marks=pytest.mark.proof)
+            for time in range(4)
+            for kind in REASONS
+            for rank in (0, 1)
+        ),
+    ],
+)
+def test_who_is_made_slow_is_named(tmp_path: Path, kind: str, rank: int) -> None:
+    ended, found = stragglers(tmp_path, kind, rank)
+    assert found, ended.output
+    assert {event["straggler"] for event in found} == {rank}, ended.output
+    assert any(REASONS[kind] in event["text"] for event in found), found
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("time", range(10))
+def test_nobody_is_named_where_nobody_is_slow(tmp_path: Path, time: int) -> None:
+    ended, found = stragglers(tmp_path, "none", 0)
+    assert not found, (time, ended.output)
+
+
+def test_a_slow_rank_changes_no_bit(tmp_path: Path) -> None:
+    (tmp_path / "slow").mkdir()
+    slow, _ = stragglers(tmp_path / "slow", "slow", 0)
+    (tmp_path / "not").mkdir()
+    plain, _ = stragglers(tmp_path / "not", "none", 0)
+    assert slow.lines("[0] weights") == plain.lines("[0] weights") != []
