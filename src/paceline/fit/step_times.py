@@ -202,8 +202,8 @@ class StepTimes:
 
     def _remember_facts(self) -> None:
         """Of ranks that have told none in these steps, those of before stand."""
-        have_told = self._latest.facts.any(1)
-        self._facts = self._latest.facts = np.where(have_told[:, None], self._latest.facts, self._facts)
+        have_told = self._latest.facts.any(axis=1, keepdims=True)
+        self._facts = self._latest.facts = np.where(have_told, self._latest.facts, self._facts)
 
     def _judge(self) -> None:
         self._remember_facts()
