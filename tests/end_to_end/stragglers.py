@@ -1,6 +1,6 @@
 """A `fit` in which one rank is slow, as the arguments say, and then a digest of the weights.
 
-python stragglers.py none|spinner|map|callback RANK
+python stragglers.py none|spinner|map|callback|quota RANK [CONTROL_GROUP]
 """
 
 import hashlib
@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,6 +16,8 @@ import tensorflow as tf
 
 KIND, SLOW = sys.argv[1], int(sys.argv[2])
 RANK = int(os.environ.get("PACELINE_RANK", "0"))
+GROUP = Path(sys.argv[3]) if KIND == "quota" else None
+"""Has a quota."""
 IS_SLOW = KIND != "none" and RANK == SLOW
 ROWS, BATCH, STEPS = 2560, 128, 160
 
@@ -36,6 +39,8 @@ def nap(row, label):
     return row, label
 
 
+if IS_SLOW and GROUP is not None:
+    (GROUP / "cgroup.procs").write_text(str(os.getpid()))
 keras.utils.set_random_seed(1)
 layers = [keras.layers.Dense(768, activation="relu") for _ in range(3)]
 model = keras.Sequential([keras.Input((256,)), *layers, keras.layers.Dense(1)])

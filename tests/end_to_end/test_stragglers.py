@@ -1,6 +1,8 @@
 """A rank that is made slow in a known way is named, with the reason; where nobody is slow, nobody is."""
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,11 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
 SCRIPT = Path(__file__).parent / "stragglers.py"
 
+QUOTA = 0.2
+"""Of a core."""
+
 REASONS = {
+    "quota": ("is throttled",),
     "slow": ("stands still", "wait for cores that others use"),  # the second one where the machine is busy
     "spinner": ("wait for cores that others use",),
     "map": ("waits for its data",),
@@ -20,11 +26,33 @@ REASONS = {
 }
 
 
-def stragglers(folder: Path, kind: str, rank: int) -> tuple[Ended, list[dict[str, Any]]]:
+@pytest.fixture
+def limited_group() -> Iterator[Path | None]:
+    """A control group whose processes get a part of a core; None: this user can make none."""
+    version_1 = Path("/sys/fs/cgroup/cpu")
+    group = (version_1 if version_1.exists() else Path("/sys/fs/cgroup")) / f"paceline-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        yield None
+        return
+    try:
+        if version_1.exists():
+            (group / "cpu.cfs_quota_us").write_text(str(int(QUOTA * 100_000)))
+        else:
+            (group / "cpu.max").write_text(f"{int(QUOTA * 100_000)} 100000")
+        yield group
+    except OSError:
+        yield None
+    finally:
+        group.rmdir()
+
+
+def stragglers(folder: Path, kind: str, rank: int, *more: str) -> tuple[Ended, list[dict[str, Any]]]:
     options = ["--events", "events.jsonl"]
     if kind == "slow":
         options += ["--snapshot-dir", "kept", "--chaos", f"slow:rank={rank},factor=2.5"]
-    ended = run_workers(2, *options, SCRIPT, "none" if kind == "slow" else kind, str(rank), folder=folder)
+    ended = run_workers(2, *options, SCRIPT, "none" if kind == "slow" else kind, str(rank), *more, folder=folder)
     assert ended.code == 0, ended.output
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     return ended, [event for event in events if event["event"] == "StragglerFound"]
@@ -36,14 +64,16 @@ def stragglers(folder: Path, kind: str, rank: int) -> tuple[Ended, list[dict[str
         pytest.param("slow", 1, id="slow 1"),
         *(
             pytest.param(kind, rank, id=f"{kind} {rank}, {time}", marks=pytest.mark.proof)
-            for time in range(4)
+            for time in range(3)
             for kind in REASONS
             for rank in (0, 1)
         ),
     ],
 )
-def test_who_is_made_slow_is_named(tmp_path: Path, kind: str, rank: int) -> None:
-    ended, found = stragglers(tmp_path, kind, rank)
+def test_who_is_made_slow_is_named(tmp_path: Path, kind: str, rank: int, limited_group: Path | None) -> None:
+    if kind == "quota" and limited_group is None:
+        pytest.skip("only root may make a control group with a quota here")
+    ended, found = stragglers(tmp_path, kind, rank, str(limited_group))
     assert found, ended.output
     assert {event["straggler"] for event in found} == {rank}, ended.output
     assert any(reason in event["text"] for event in found for reason in REASONS[kind]), found

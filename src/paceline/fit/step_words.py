@@ -61,13 +61,24 @@ def straggler_in(totals: Totals) -> Straggler | None:
         return None
     rank, phase = (int(index) for index in np.unravel_index(totals.blamed.argmax(), totals.blamed.shape))
     share = float(totals.blamed[rank, phase]) / (totals.num_ranks - 1) / totals.seconds
-    is_often_last = totals.num_last[rank, phase] >= _MOSTLY * totals.num_steps
+    facts = Facts(*totals.facts[rank])
+    # A quota stops a process once in a tenth of a second: of short steps only some are hit.
+    is_often_last = totals.num_last[rank, phase] >= _MOSTLY * totals.num_steps or is_throttled(facts)
     others = np.delete(totals.own[:, phase], rank)
     ratio = float(totals.own[rank, phase]) / max(float(np.median(others)), 1e-9)
     if share < _MUCH or not is_often_last or ratio < _SLOWER:
         return None
     slow = Straggler(rank, Phase(phase), ratio, share, "")
-    return replace(slow, reason=reason_for(Facts(*totals.facts[rank]))) if slow.is_busy else slow
+    return replace(slow, reason=reason_for(facts)) if slow.is_busy else slow
+
+
+def is_throttled(facts: Facts) -> bool:
+    """Whether a quota stands in a process's way.
+
+    >>> is_throttled(Facts(wall=100, throttled=5)), is_throttled(Facts())
+    (True, False)
+    """
+    return facts.throttled > 0 and facts.throttled >= 0.05 * facts.wall
 
 
 def reason_for(facts: Facts) -> str:
@@ -86,7 +97,7 @@ def reason_for(facts: Facts) -> str:
         return ""
     throttled, memory = (min(each / facts.wall, 1.0) for each in (facts.throttled, facts.memory))
     queued = facts.queued / max(facts.queued + facts.cpu, 1)
-    if throttled >= 0.05:
+    if is_throttled(facts):
         return f"its control group is throttled {_percent(throttled)} of the time"
     if memory >= 0.1:
         return f"its control group waits {_percent(memory)} of the time for memory"
