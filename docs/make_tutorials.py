@@ -8,6 +8,7 @@ A page is Markdown. A comment in front of a block, or in its place, says where t
 
     <!-- code: examples/train.py build_model -->    the file, or these of its functions and classes
     <!-- run -->                                    commands, typed in a copy of the folder examples/
+    <!-- run: exit 75 -->                           the same, for commands that end with another exit code than 0
     <!-- output                                     what the commands above it have printed
     only: Epoch|killed                              lines with this pattern; others become "..."
     tells: resumes from step \\d+                    a test asks for this pattern in each run; may be repeated
@@ -70,6 +71,11 @@ class Block:
         return [value for key, value in _SETTING.findall(self.says) if key == "tells"]
 
     @property
+    def exit_code(self) -> int:
+        """With which each command of a block for the shell ends."""
+        return int(self.words[1]) if self.words else 0
+
+    @property
     def commands(self) -> list[str]:
         """Those of a block for the shell."""
         return re.sub(r" *\\\n *", " ", self.text).splitlines()
@@ -109,12 +115,12 @@ def code(path: str, *names: str) -> str:
     return "\n\n\n".join("\n".join(lines[parts[name][0] - 1 : parts[name][1]]) for name in names) + "\n"
 
 
-def with_output(page: str, run: Callable[[str], str], keep: Callable[[str, str], None]) -> str:
+def with_output(page: str, run: Callable[[str, int], str], keep: Callable[[str, str], None]) -> str:
     """The page with what its commands print.
 
     Args:
         page: Its text.
-        run: Types a command, and gives what it has printed.
+        run: Types a command, which is to end with this exit code, and gives what it has printed.
         keep: Takes a file that the commands have made, and the name by which the page shows it.
     """
     printed = ""
@@ -122,7 +128,7 @@ def with_output(page: str, run: Callable[[str], str], keep: Callable[[str, str],
     def text_of(block: Block) -> str:
         nonlocal printed
         if block.kind == "run":
-            printed = "".join(map(run, block.commands))
+            printed = "".join(run(command, block.exit_code) for command in block.commands)
         elif block.kind == "file":
             keep(*block.words)
         elif block.kind == "output":
@@ -155,7 +161,9 @@ def settled(old: str, new: str) -> str:
 def plain(output: str, folder: Path) -> str:
     """Without what a terminal would not show, and without what is of this machine."""
     text = _ESCAPES.sub("", output)
-    return text.replace(f"{folder}/", "").replace(str(folder), ".").replace(socket.gethostname(), "host")
+    for own in (f"{folder}/", f"{Path(sys.executable).parent}/"):
+        text = text.replace(own, "")
+    return re.sub(rf"\b{re.escape(socket.gethostname())}\b", "host", text.replace(str(folder), "."))
 
 
 def _written(page: str, text_of: Callable[[Block], str]) -> str:
@@ -181,7 +189,7 @@ def variables() -> dict[str, str]:
     return {**inherited, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
-def _typed(command: str, folder: Path) -> str:
+def _typed(command: str, exit_code: int, folder: Path) -> str:
     print(f"$ {command}", flush=True)
     finished = subprocess.run(
         ["bash", "-c", command],
@@ -194,7 +202,7 @@ def _typed(command: str, folder: Path) -> str:
         check=False,
     )
     output = finished.stdout.decode(errors="replace")
-    if finished.returncode:
+    if finished.returncode != exit_code:
         sys.exit(f"{output}\nexit code {finished.returncode}: {command}")
     return plain(output, folder)
 
@@ -208,8 +216,8 @@ def main(*words: str) -> None:
             with tempfile.TemporaryDirectory(prefix="paceline-tutorial-") as parent:
                 folder = folder_of_examples(Path(parent))
 
-                def run(command: str, folder: Path = folder) -> str:
-                    return _typed(command, folder)
+                def run(command: str, exit_code: int, folder: Path = folder) -> str:
+                    return _typed(command, exit_code, folder)
 
                 def keep(made: str, name: str, folder: Path = folder) -> None:
                     shutil.copyfile(folder / made, FOLDER / name)

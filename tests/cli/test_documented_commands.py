@@ -145,7 +145,7 @@ PROGRAMS: dict[str, Callable[[Desk, Command], None]] = {
     **dict.fromkeys(("pytest",), Desk.pytest),
     **dict.fromkeys(("export",), Desk.export),
     **dict.fromkeys(("kubectl", "sbatch", "gcloud", "bash", "docker", "tensorboard"), Desk.anothers),
-    **dict.fromkeys(("jq", "tee", "cat", "grep", "umask", "head", "base64", "diff", "cd", "git"), Desk.anothers),
+    **dict.fromkeys(("jq", "tee", "grep", "umask", "head", "base64", "diff", "cd", "git"), Desk.anothers),
 }
 """How a command of each program is checked."""
 

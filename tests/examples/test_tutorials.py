@@ -51,7 +51,7 @@ def test_the_commands_of_a_page_print_what_it_says(name: str, tmp_path: Path) ->
             printed = ""
             for command in block.commands:
                 ended = Program(["bash", "-c", command], folder, tutorials.variables()).ended(LIMIT_SECONDS)
-                assert ended.code == 0, f"{command}\n{ended.output}"
+                assert ended.code == block.exit_code, f"{command}\n{ended.output}"
                 printed += tutorials.plain(ended.output, folder)
         elif block.kind == "output":
             assert missing(block.tells, printed) == [], printed
@@ -106,12 +106,13 @@ def test_code_comes_from_the_file() -> None:
 def test_output_comes_from_the_commands() -> None:
     kept = []
 
-    def run(command: str) -> str:
+    def run(command: str, exit_code: int) -> str:
+        assert exit_code == 0
         return {"one two": "told one two\nnoise\nmore noise\n", "three": "loss 1.5 in 9.25 s\nnoise\n"}[command]
 
     assert tutorials.with_output(PAGE, run, lambda *names: kept.append(names)) == PAGE, "only the seconds differ"
     assert kept == [("made.svg", "kept.svg")]
-    other = tutorials.with_output(PAGE, lambda command: f"loss 1.6 of {command}\n", lambda *_: None)
+    other = tutorials.with_output(PAGE, lambda command, _: f"loss 1.6 of {command}\n", lambda *_: None)
     assert "```text\nloss 1.6 of one two\nloss 1.6 of three\n```" in other
     assert other.endswith("\n\nEnd.\n")
 
