@@ -92,6 +92,10 @@ docs: install ## docs/reference.md, docs/seams.md and the tables of docs/events.
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_seams.py
 
+.PHONY: tutorials
+tutorials: install ## the code and the output in docs/tutorials/, from the examples (long; TUTORIALS=first_script for one page)
+	$(BIN)/python docs/make_tutorials.py $(TUTORIALS)
+
 .PHONY: site
 site: $(SITE_STAMP) ## the pages and the API as a site in build/site; each warning is an error
 	$(SITE)/bin/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs --doctree-dir build/doctrees . build/site

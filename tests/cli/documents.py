@@ -18,6 +18,8 @@ PAGES = tuple(
 
 _SHELL = ("sh", "bash", "shell", "console")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_TYPED = re.compile(r"^<!-- run.*?-->\n```\w+\n.*?^```", re.MULTILINE | re.DOTALL)
+"""In tutorials: `tests/examples/test_tutorials.py` runs what stands there."""
 _INDENTED = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _CONTROL = ("|", "||", "&&", "&", ";", "(", ")")
@@ -53,7 +55,7 @@ class Command:
 
 def commands_of_page(page: str) -> list[Command]:
     """All commands of the page: of its blocks for the shell, of other blocks, and of its sentences, in this order."""
-    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    text = _TYPED.sub("", (REPOSITORY / page).read_text(encoding="utf-8"))
     blocks = [body for language, body in _FENCE.findall(text) if language in _SHELL]
     found = [command for body in blocks for command in _commands(body, page)]
     prose = _FENCE.sub("", text)

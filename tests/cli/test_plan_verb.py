@@ -78,7 +78,8 @@ def test_a_plan(model: Path) -> None:
     assert schedules[told["best"]]["is_synchronous"]
     picture = Path("plan.svg").read_text()
     assert picture.startswith("<svg")
-    assert "dense0" in picture
+    assert ">stage 1<" in picture
+    assert f">{told['best']}: a step " in picture
 
 
 @pytest.mark.processes
@@ -118,6 +119,27 @@ def test_what_is_refused_before_anything_is_measured(
     result = plan(*words)
     assert result.exit_code == exit_code, result.output
     assert message in result.output
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_a_picture_of_the_schedules_that_are_named(model: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    layers = tuple(Layer(f"{{layer{at}}}", 1, 1, 1, (at - 1,) if at else ()) for at in range(4))
+    monkeypatch.setattr(plan_verb, "_measured", lambda *_: Profile(layers))
+    named = ("--schedule", "gpipe", "--schedule", "1f1b")
+    result = plan(f"{model}:build_model", *NUMBERS, *named, "--plot", f"plan.{suffix}")
+    assert result.exit_code == 0, result.output
+    picture = Path(f"plan.{suffix}").read_text()
+    assert [f">{name}: a step " in picture for name in ("gpipe", "1f1b", "zb_h1")] == [True, True, False]
+    assert ("{layer0}" in picture) == (suffix == "html"), "the tables are in the page only"
+
+
+def test_a_picture_needs_matplotlib(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told before anything is measured."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = plan(f"{model}:build_model", *NUMBERS, "--plot", "plan.svg")
+    assert result.exit_code == 2
+    message = "--plot: matplotlib is not installed. Fix: pip install 'paceline[observe]' [observe]"
+    assert result.stderr == f"paceline: {message}\n"
 
 
 def test_a_schedule_that_takes_long_is_told_while_it_is_planned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ def test_twins_differ_in_little(twin: str, most_lines_added: int) -> None:
 
 
 def test_plain_sides_do_not_know_of_paceline() -> None:
-    plain = ["train.py", *(path.name for path in EXAMPLES.glob("*_plain.py"))]
-    assert len(plain) == 4
+    plain = ["first_script.py", "train.py", *(path.name for path in EXAMPLES.glob("*_plain.py"))]
+    assert len(plain) == 5
     for name in plain:
         assert not any("import paceline" in line or "paceline." in line for line in code(name)), name
 

@@ -30,7 +30,12 @@ Arguments = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 Plot = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Also write the tables to this file: .svg or .html.", show_default=False),
+    typer.Option(
+        metavar="FILE",
+        help="Also draw what each stage costs to this file: .svg, or .html with the table, too. Needs pip install "
+        "'paceline[observe]'.",
+        show_default=False,
+    ),
 ]
 
 Seconds = Annotated[
@@ -68,13 +73,13 @@ def profile(
     require_linux()
     from dataclasses import asdict
 
+    from paceline.cli.pictures import check_plot
     from paceline.plan.data_profile import DataProfile
     from paceline.wire.codec import Decoder
 
     if not script.is_file():
         refuse(f"SCRIPT: there is no file {str(script)!r} [option]")
-    if plot is not None and plot.suffix not in (".svg", ".html"):
-        refuse(f"--plot: received {str(plot)!r}; expected a name that ends in .svg or .html [option]")
+    check_plot(plot)
     if not 0 < seconds < math.inf:
         refuse(f"--seconds: received {seconds}; expected a number above 0, e.g. --seconds 5 [option]")
     with tempfile.TemporaryDirectory(prefix="paceline-data-") as folder:
@@ -95,10 +100,13 @@ def profile(
         found = Decoder[DataProfile](DataProfile)(result.read_bytes())
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2))
-    if not as_json or plot is not None:
-        from paceline.cli.data_tables import export_profile, print_profile  # rich, which help does not need
+    else:
+        from paceline.cli.data_tables import print_profile  # rich, which help does not need
 
-        if not as_json:
-            print_profile(found)
-        if plot is not None:
-            export_profile(found, plot)
+        print_profile(found)
+    if plot is not None:
+        from paceline.cli.data_tables import write_profile
+        from paceline.cli.pictures import write_picture
+        from paceline.report.data_picture import stages
+
+        write_picture(plot, "paceline data profile", stages(found), lambda console: write_profile(console, found))

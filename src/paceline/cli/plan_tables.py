@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from paceline.cli.tables import export, new_console, new_table
+from paceline.cli.tables import new_console, new_table
 from paceline.plan.chart import LEGEND, chart
 from paceline.plan.comparison import Comparison, Pipeline, Prediction
 from paceline.plan.profile import Layer
-
-_EXPORTED_COLUMNS = 200
 
 _LONGEST_BLOCK = 64
 """Rows of a block that is looked for."""
@@ -22,15 +19,11 @@ _LONGEST_BLOCK = 64
 
 def print_comparison(pipeline: Pipeline, comparison: Comparison) -> None:
     """Prints everything; the chart is of the fastest synchronous schedule."""
-    _write(new_console(), pipeline, comparison)
+    write_comparison(new_console(), pipeline, comparison)
 
 
-def export_comparison(pipeline: Pipeline, comparison: Comparison, path: Path) -> None:
-    """Writes the same as a picture (.svg) or page (.html)."""
-    export(path, "paceline plan", _EXPORTED_COLUMNS, lambda console: _write(console, pipeline, comparison))
-
-
-def _write(console: Console, pipeline: Pipeline, comparison: Comparison) -> None:
+def write_comparison(console: Console, pipeline: Pipeline, comparison: Comparison) -> None:
+    """The same for any console."""
     best = comparison.fastest_synchronous
     if best:
         balance = [len(layers) for layers in best.split.chunks]

@@ -23,6 +23,7 @@ from paceline.cli.parameters import refuse, require_linux
 from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED
 
 if TYPE_CHECKING:
+    from paceline.plan.comparison import Comparison, Pipeline
     from paceline.plan.profile import Profile
     from paceline.plan.schedules import Schedule
 
@@ -65,7 +66,10 @@ Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
 Plot = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Also write the tables and the chart to this file: .svg or .html.", show_default=False
+        metavar="FILE",
+        help="Also draw the best synchronous schedule, or those of --schedule, to this file: .svg, or .html with the "
+        "tables, too. Needs pip install 'paceline[observe]'.",
+        show_default=False,
     ),
 ]
 
@@ -93,8 +97,10 @@ def plan(
       paceline plan model.py:build_model --stages 4 --micro-batches 8 --batch 128
       paceline plan model.py:build_model --stages 2 --micro-batches 8 --batch 64 --memory-limit 2GB --schedule 1f1b
       paceline plan model.py:model --stages 2 --micro-batches 4 --batch 32 --replicas 2 --json
+      paceline plan model.py:model --stages 2 --micro-batches 8 --batch 64 --schedule gpipe --schedule 1f1b --plot a.svg
     """
     require_linux()
+    from paceline.cli.pictures import check_plot
     from paceline.plan.comparison import Pipeline, compare
     from paceline.plan.costs import Link
 
@@ -105,8 +111,7 @@ def plan(
             f"FILE:NAME: received {model!r}; expected a Python file and a name in it, e.g. "
             "model.py:build_model [option]"
         )
-    if plot is not None and plot.suffix not in (".svg", ".html"):
-        refuse(f"--plot: received {str(plot)!r}; expected a name that ends in .svg or .html [option]")
+    check_plot(plot)
     limit = _bytes("--memory-limit", memory_limit)
     link = Link(bytes_per_second=_bytes("--bandwidth", bandwidth))
     if micro_batches > batch:
@@ -125,13 +130,12 @@ def plan(
         from paceline.cli.plan_document import document
 
         typer.echo(json.dumps({"model": model, "batch": batch, **document(pipeline, comparison)}, indent=2))
-    if not as_json or plot is not None:
-        from paceline.cli.plan_tables import export_comparison, print_comparison  # rich, which help does not need
+    else:
+        from paceline.cli.plan_tables import print_comparison  # rich, which help does not need
 
-        if not as_json:
-            print_comparison(pipeline, comparison)
-        if plot is not None:
-            export_comparison(pipeline, comparison, plot)
+        print_comparison(pipeline, comparison)
+    if plot is not None and comparison.predictions:
+        _draw(plot, pipeline, comparison, schedule)
     if not comparison.predictions:
         reasons = "" if not as_json else ": " + "; ".join(f"{name}: {why}" for name, why in comparison.refusals.items())
         _end(f"no schedule can be used{reasons} [pipeline]")
@@ -144,6 +148,17 @@ def _schedules(names: list[str] | None) -> "list[Schedule]":
         return [schedule_named(name) for name in names or NAMES]
     except ValueError as fault:
         refuse(f"--schedule: {str(fault).removesuffix(' [pipeline]')} [option]")
+
+
+def _draw(plot: Path, pipeline: "Pipeline", comparison: "Comparison", names: list[str] | None) -> None:
+    """Those that were asked for by name, in the order of their steps; else the one that the tables have as a chart."""
+    from paceline.cli.pictures import write_picture
+    from paceline.cli.plan_tables import write_comparison
+    from paceline.report.plan_picture import schedules
+
+    best = comparison.fastest_synchronous
+    picture = schedules([best] if best and not names else comparison.predictions)
+    write_picture(plot, "paceline plan", picture, lambda console: write_comparison(console, pipeline, comparison))
 
 
 def _telling(schedules: "list[Schedule]") -> "Iterator[Schedule]":

@@ -1,27 +1,12 @@
-"""The charts of a report, as SVG that stands in a page and loads nothing; by matplotlib, without a screen."""
+"""The charts of a report, as SVG that stands in a page and loads nothing."""
 
-import io
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
-from matplotlib.figure import Figure
-
+from paceline.report.drawing import COLUMN_INCHES, svg
 from paceline.report.summary import WORDS, HeatMap
 
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",  # text stays text: small, and can be searched
-    "svg.hashsalt": "paceline",
-    "text.parse_math": False,  # a metric may be called $x
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": False,
-    "legend.frameon": False,
-}
 _COLOURS = dict(
     zip(
         WORDS,
@@ -42,7 +27,6 @@ _COLOURS = dict(
         strict=True,
     )
 )
-_COLUMN_INCHES = 8.5
 
 
 def curves(name: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> str:
@@ -63,7 +47,7 @@ def curves(name: str, lines: Mapping[str, Sequence[tuple[int, float]]]) -> str:
         if len(lines) > 1:
             axes.legend()
 
-    return _svg(draw, _COLUMN_INCHES / 2, 2.4)
+    return svg(draw, COLUMN_INCHES / 2, 2.4)
 
 
 def bars(shares: Mapping[str, Mapping[str, float]]) -> str:
@@ -83,7 +67,7 @@ def bars(shares: Mapping[str, Mapping[str, float]]) -> str:
         axes.set_xlabel("seconds")
         axes.figure.legend(loc="outside right upper")
 
-    return _svg(draw, _COLUMN_INCHES, max(2.6, 0.9 + 0.25 * len(shares)))
+    return svg(draw, COLUMN_INCHES, max(2.6, 0.9 + 0.25 * len(shares)))
 
 
 def heat(map_: HeatMap, origin: int) -> str:
@@ -100,14 +84,4 @@ def heat(map_: HeatMap, origin: int) -> str:
         axes.set_xlabel("seconds since the job began")
         axes.figure.colorbar(image, ax=axes, label="share of the time")
 
-    return _svg(draw, _COLUMN_INCHES, max(1.8, 0.9 + 0.25 * len(map_.rows)))
-
-
-def _svg(draw: Callable[[Any], None], width: float, height: float) -> str:
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        draw(figure.add_subplot())
-        written = io.StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    text = written.getvalue()
-    return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    return svg(draw, COLUMN_INCHES, max(1.8, 0.9 + 0.25 * len(map_.rows)))
