@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 from paceline.bootstrap.agent_line import listen_to_agent, wait_if_standby
 from paceline.bootstrap.drop_in import serve_distribute_names
+from paceline.bootstrap.tracker_runs import tell_of_runs
 from paceline.cluster import environment
 from paceline.cluster.communication import Communication, communication
 from paceline.cluster.evaluator_task import is_evaluator
@@ -70,6 +71,7 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
     if is_evaluator(os.environ):
         watch_for_job_end()
     refuse_keyboard(world.size)
+    tell_of_runs(world)
     agree_seeds(world.identity.seed)
     after_import("tensorflow", lambda _: _prepare_tensorflow(world))
     pid = os.getpid()
