@@ -19,7 +19,7 @@ import typer
 from paceline.cli.parameters import refuse, require_linux, takes_options
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import row
-from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, ConfigurationError
+from paceline.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
     from paceline.doctor.examination import Examination
@@ -62,9 +62,6 @@ def doctor(as_json: Json = False, **given: object) -> None:
 
             several = other_hosts(options, os.environ)
             hosts, ssh = {one.host: one.slots for one in several.hosts}, several.ssh or ssh
-    except ConfigurationError as fault:
-        typer.echo(f"paceline: {fault}", err=True)
-        raise typer.Exit(EXIT_CONFIGURATION) from None
     except ValueError as fault:
         refuse(str(fault))
     directory = options.snapshot_dir or ""
