@@ -72,7 +72,7 @@ def doctor(as_json: Json = False, **given: object) -> None:
         typer.echo(json.dumps(_document(found, can), indent=2))
     else:
         for line in _report(found.findings, can, _columns()):
-            typer.echo(line)
+            typer.echo(line, color=_has_colours())
     if not can:
         raise typer.Exit(EXIT_FAILED)
 
@@ -136,6 +136,10 @@ def _lines(finding: "Finding", columns: int) -> Iterator[str]:
 
 
 def _coloured(severity: str) -> str:
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return severity
-    return typer.style(severity, fg=_COLOURS[severity])
+    return typer.style(severity, fg=_COLOURS[severity]) if _has_colours() else severity
+
+
+def _has_colours() -> bool:
+    from paceline.launcher.output.text_stream import wants_colours
+
+    return wants_colours(sys.stdout.isatty(), os.environ)
