@@ -16,6 +16,13 @@ ROWS = [
         "Fix: e.g. kill:rank=1",
     ),
     Refusal("config", ("run", "--config", "gone.toml"), _USAGE, "'gone.toml', which cannot be read", "--config"),
+    Refusal(
+        "debug",
+        ("run", "--workers", "2", "--debug-rank", "2", "train.py"),
+        _USAGE,
+        "--debug-rank: received 2",
+        "a rank from 0 to 1",
+    ),
     Refusal("env-not-set", ("run", "-x", "NOSUCH", "train.py"), _USAGE, "NOSUCH", "or NAME=VALUE"),
     Refusal("hosts", ("run", "--hosts", "a:none", "train.py"), _USAGE, "none", "expected"),
     Refusal(

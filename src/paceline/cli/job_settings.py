@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.cli.config_file import config_file
+from paceline.cli.debugging import debugged
 from paceline.cli.program import named_program
 from paceline.cluster.control_groups import core_quota
 from paceline.cluster.hosts import place_ranks
@@ -106,6 +107,8 @@ def made_job(
         )
         say(plan_text(plan, options.max_restarts))
         options = replace(options, chaos=(str(plan),))
+    on_other_hosts = several is not None and bool(several.hosts or several.nodes)
+    options = debugged(options, 1 if options.ps else in_all, on_other_hosts, say)
     return JobDescription(
         command=program.command(),
         num_workers=num_workers,
