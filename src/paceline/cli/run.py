@@ -48,6 +48,7 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
     """
     require_linux()
     from paceline.cli.job_settings import given_options, made_job
+    from paceline.launcher.preflight import refuse_impossible
     from paceline.launcher.running import run
 
     try:
@@ -60,7 +61,8 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
             typer.echo(syntax_error, err=True, nl=False)
             leave(EXIT_FAILED)  # as Python does
         job = made_job(program, options, variables, say=lambda line: typer.echo(f"paceline: {line}", err=True))
-    except ValueError as fault:  # also a ConfigurationError: no job has been named
+        refuse_impossible(job)
+    except ValueError as fault:  # also a ConfigurationError: an option is wrong, or what it names
         refuse(str(fault))
     try:
         code = run(job)
