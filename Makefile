@@ -109,6 +109,12 @@ site-test: site ## the site in a browser: links, console, requests, 360 pixels, 
 	@touch $(SITE)/.installed-tests
 	CHROMIUM=$(CHROMIUM) $(SITE)/bin/python -m pytest --noconftest tests/site/in_browser.py
 
+.PHONY: trackers-test
+trackers-test: install ## W&B and MLflow themselves in jobs of two workers (120 MB more in .venv; without them, `make test` skips this)
+	@# Without constraints.txt: these packages may need newer ones than those with which `make check` passed.
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cpu,dev,trackers-test]'
+	$(BIN)/python -m pytest tests/end_to_end/test_trackers.py
+
 $(SITE_STAMP): pyproject.toml constraints.txt docs/constraints.txt
 	$(CHECKED)
 	@rm -rf $(SITE)

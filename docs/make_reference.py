@@ -182,6 +182,14 @@ def _children(group: Any) -> list[tuple[str, Any]]:
     return [(name, group.get_command(context, name)) for name in group.list_commands(context)]
 
 
+RANK_VARIABLES = (
+    "Workers have RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, as under torchrun, with `--rank-variables` only. "
+    "Without it those of a launcher around the job are taken away, too: data libraries that read them would divide the "
+    "data a second time ([why](decisions/0035-no-rank-variables.md)). `paceline.rank()`, `paceline.world_size()` and "
+    "`paceline.local_rank()` say the same, also in a script that runs alone."
+)
+
+
 def _variables() -> Iterator[str]:
     texts = documented_names(PACKAGE / "cluster" / "environment.py")
     yours = [(f"`{value}`", text) for _, value, text in texts if not text.startswith(TOLD)]
@@ -196,6 +204,7 @@ def _variables() -> Iterator[str]:
     yield from _table(("variable", "says"), yours)
     yield from ("Paceline sets these for its workers; a script may read them:", "")
     yield from _table(("variable", "says"), told)
+    yield from (RANK_VARIABLES, "")
 
 
 def _exit_codes() -> Iterator[str]:

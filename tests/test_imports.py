@@ -52,6 +52,50 @@ def test_asking_where_this_process_stands_loads_nothing_heavy(tmp_path: Path) ->
     assert json.loads(ended.output)["heavy"] == []
 
 
+_USERS = """
+import paceline
+import paceline.data
+
+paceline.MirorredStrategy()
+paceline.events.EpochEnd
+paceline.callbacks.Snapshots
+paceline.data.record
+paceline.rank(), paceline.events.EpochEnded, paceline.callbacks.Snapshot, paceline.data.records
+paceline.ParameterServerStrategy(max_staleness=3), paceline.PipelineStrategy(2, 4)
+"""
+
+
+def test_a_type_checker_tells_unknown_names_from_known_ones(tmp_path: Path) -> None:
+    """The `__getattr__` with which names are found at their first use gave a type checker every name, of any type."""
+    (tmp_path / "train.py").write_text(_USERS)
+    ended = run_python("-m", "mypy", "--ignore-missing-imports", "--no-error-summary", "train.py", folder=tmp_path)
+    told = [line.partition(" error: ")[0] for line in ended.lines("train.py")]
+    assert told == [f"train.py:{line}:" for line in (5, 6, 7, 8)], ended.output
+    assert 'has no attribute "MirorredStrategy"' in ended.output
+
+
+_SIGNATURES = """
+import inspect, json, paceline
+names = [name for name in paceline.__all__ if name.endswith("Strategy")]
+print(json.dumps({name: list(inspect.signature(getattr(paceline, name)).parameters) for name in names}))
+"""
+
+
+def test_the_signature_of_a_strategy_has_the_parameters_that_its_description_has(tmp_path: Path) -> None:
+    """Two strategies have a `__new__` that takes anything, and `inspect.signature` and `help` showed that one."""
+    ended = run_python("-c", _SIGNATURES, folder=tmp_path)
+    assert json.loads(ended.output.splitlines()[-1]) == {
+        "MirroredStrategy": ["devices", "cross_device_ops"],
+        "MultiWorkerMirroredStrategy": ["cluster_resolver", "communication_options"],
+        "OneDeviceStrategy": ["device"],
+        "ParameterServerStrategy": ["cluster_resolver", "variable_partitioner", "max_staleness", "lazy_rows"],
+        "PipelineStrategy": [
+            *("stages", "micro_batches", "schedule", "balance"),
+            *("split_after", "memory_limit", "recompute", "vertical_sync"),
+        ],
+    }
+
+
 def test_an_unknown_name_is_told_with_the_known_ones(tmp_path: Path) -> None:
     ended = run_python("-c", "import paceline; paceline.MirorredStrategy", folder=tmp_path)
     assert ended.code == 1

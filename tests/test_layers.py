@@ -107,6 +107,7 @@ LIBRARIES = {
     "fsspec": ("store",),
     "yaml": ("render",),
     "llvmlite": ("strategy",),
+    "debugpy": ("bootstrap",),
     "prometheus_client": ("launcher",),
     "tensorboard": ("report",),
     "matplotlib": ("report",),

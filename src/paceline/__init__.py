@@ -86,27 +86,29 @@ def _name_devices_with_tensorflow() -> None:
 _name_devices_with_tensorflow()
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("callbacks", "data", "events"):
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
+
+    def __getattr__(name: str) -> Any:
+        if name in ("callbacks", "data", "events"):
+            import importlib
+
+            return importlib.import_module(f"paceline.{name}")
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
         import importlib
 
-        return importlib.import_module(f"paceline.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'paceline' has no attribute {name!r}; it has {', '.join(sorted(_HOMES))}")
-    import importlib
+        if home.startswith(_NEED_SEAM):
+            import os
 
-    if home.startswith(_NEED_SEAM):
-        import os
+            from paceline.rendezvous.attaching import start_agent_early
+            from paceline.seams.install import install_with_keras
 
-        from paceline.rendezvous.attaching import start_agent_early
-        from paceline.seams.install import install_with_keras
-
-        start_agent_early(os.environ)
-        install_with_keras()
-        # First TensorFlow: a worker's import hook on it imports the strategies, too, and must not find them half made.
-        importlib.import_module("tensorflow")
-    return getattr(importlib.import_module(home), name)
+            start_agent_early(os.environ)
+            install_with_keras()
+            # First TensorFlow: a worker's import hook on it imports the strategies, too, and must find them whole.
+            importlib.import_module("tensorflow")
+        return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:

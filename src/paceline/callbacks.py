@@ -16,9 +16,11 @@ __all__ = ["Snapshot"]
 install_with_keras()
 
 
-def __getattr__(name: str) -> Any:
-    if name != "Snapshot":
-        raise AttributeError(f"module 'paceline.callbacks' has no attribute {name!r}; it has Snapshot")
-    from paceline.fit.snapshots.snapshot_callback import Snapshot
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
-    return Snapshot
+    def __getattr__(name: str) -> Any:
+        if name != "Snapshot":
+            raise AttributeError(f"module 'paceline.callbacks' has no attribute {name!r}; it has Snapshot")
+        from paceline.fit.snapshots.snapshot_callback import Snapshot
+
+        return Snapshot

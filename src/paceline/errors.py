@@ -10,7 +10,9 @@ EXIT_FAILED = 1
 doctor`: a job could not run; `paceline status`: there is no such job."""
 
 EXIT_USAGE = 2
-"""The command line is wrong (the usual code of shell tools)."""
+"""The command is wrong, and nothing was started: an option has a wrong value, names a file or a folder that cannot be
+used, or does not go with another one, wherever it was set (command line, variable, file); or a scheduler says too
+little (the usual code of shell tools)."""
 
 EXIT_UNAVAILABLE = 69
 """The workers could not connect, or the connection was lost: a worker or host did not start, is gone, ended early,
@@ -21,7 +23,8 @@ EXIT_PREEMPTED = 75
 ``sysexits.h``)."""
 
 EXIT_CONFIGURATION = 78
-"""TF_CONFIG or another setting is wrong (``EX_CONFIG`` of ``sysexits.h``)."""
+"""The command is right, but a setting that it meets is not: TF_CONFIG, KERAS_BACKEND, a port, another host, or what the
+script asks for (``EX_CONFIG`` of ``sysexits.h``)."""
 
 EXIT_SIGNALLED = 128
 """A signal ended the job; N is the number of the signal, as in shells. 137: a worker was killed (9), for example by

@@ -192,3 +192,18 @@ def test_a_wrong_tf_config_is_refused_with_78(script: Path):
     assert finished.stderr.startswith("paceline: TF_CONFIG")
     assert "Traceback" not in finished.stderr
     assert finished.stdout == ""
+
+
+def test_a_script_that_python_cannot_compile_is_shown_once_as_python_shows_it(tmp_path: Path):
+    """Each worker was started, and the traceback came with three more lines about ranks."""
+    script = tmp_path / "train.py"
+    script.write_text("import sys\n\nx = = 1\n")
+    finished = paceline("run", "-n", "2", str(script))
+    alone = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert (finished.returncode, finished.stdout) == (alone.returncode, "") == (1, "")
+    assert finished.stderr == alone.stderr
+
+
+def test_what_is_no_file_of_python_is_left_to_the_workers(tmp_path: Path):
+    (tmp_path / "__main__.py").write_text("print('a folder')")
+    assert paceline("run", "-n", "1", str(tmp_path)).stdout == "[0] a folder\n"

@@ -170,9 +170,9 @@ def test_an_interrupt_ends_it_at_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--hosts", "a:x"), 78, "[hosts]"),
-        (("--hostfile", "nosuch"), 78, "cannot be read"),
-        (("--hosts", "a", "--ssh-command", "'"), 78, "--ssh-command"),
+        (("--hosts", "a:x"), 2, "[hosts]"),
+        (("--hostfile", "nosuch"), 2, "cannot be read"),
+        (("--hosts", "a", "--ssh-command", "'"), 2, "--ssh-command"),
         (("nosuch",), 2, "unexpected extra argument"),
     ],
 )

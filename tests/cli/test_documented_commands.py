@@ -67,6 +67,9 @@ class Desk:
             own = words[: words.index("--")] if "--" in words else words  # behind it come the script's
             assert_options_are_known([word for word in own if ":" not in word])
             return
+        if "--debug-port" in words:  # it waits for a debugger: test_debug_rank.py has one
+            assert_options_are_known(words)
+            return
         if words[0] == "snapshot":
             words[2] = str(snapshots(Path.cwd() / words[2].lstrip("/")))
         before = len(self.jobs)

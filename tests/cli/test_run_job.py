@@ -22,7 +22,7 @@ def test_a_hostfile_is_read_or_named(run: CommandLine):
     Path("hosts").write_text("a slots=2\nb:1  # small\n")
     assert run.job("--hostfile", "hosts", "train.py").hosts == (HostSlots("a", 2), HostSlots("b", 1))
     code, message = run.refused("--hostfile", "none", "train.py")
-    assert (code, "--hostfile: received 'none'" in message, "No such file" in message) == (78, True, True)
+    assert (code, "--hostfile: received 'none'" in message, "No such file" in message) == (2, True, True)
     Path("binary").write_bytes(b"\xff\xfe\xff")
     assert "--hostfile" in run.refused("--hostfile", "binary", "train.py")[1]
 

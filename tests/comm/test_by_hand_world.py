@@ -1,5 +1,6 @@
 """What workers that were started by hand have of the control plane that launched jobs have."""
 
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +52,8 @@ def test_ranks_that_hang_write_their_stacks_and_end(start: Start) -> None:
         [last] = one.lines(f"paceline: rank {rank} (")
         assert "no step for 8 s after step 3; the others wait for rank 1" in last
         assert "rank 0 waits in collective" in last
+        # Of rank 1 it said "is in no collective", and the line was somewhere in the stacks of a dozen threads.
+        assert re.search(r"rank 1 is in no collective, after \d+, at by_hand_world_rank\.py:\d+", last), last
         assert last.endswith("Start all ranks again with the same commands. [hang]")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from paceline.data.fingerprint import FingerprintLog, compare
+from paceline.data.fingerprint import FingerprintLog, compare, is_sharded
 from paceline.data.own_rows.local_batches import local_batches
 from paceline.errors import DesynchronizedError
 from thread_groups import thread_groups
@@ -87,7 +87,7 @@ def test_a_difference_names_the_ranks_and_the_usual_causes() -> None:
     logs = [_read(_numbers(), 0), _read(_numbers(), 1), _read(_numbers().skip(1), 0)]
     with pytest.raises(DesynchronizedError, match=r"between rank 0 and rank\(s\) 2") as caught:
         _compare(logs)
-    for cause in ("shuffle", "dataset.shard", "seed", "num_parallel_calls", "stateless"):
+    for cause in ("shuffle", "a dataset that the script divides", "set_random_seed(1)", "parallel map", "stateless"):
         assert cause in str(caught.value)
 
 
@@ -139,6 +139,21 @@ def test_the_same_rows_augmented_differently_are_told_about_once(
     assert record.getMessage().startswith("rank(s) 1 read the same labels")
     for said in ("stateless", "sort them"):
         assert said in record.getMessage()
+
+
+def test_a_shard_in_the_dataset_is_the_first_cause_that_is_named() -> None:
+    """It was the third of seven usual causes, although the dataset itself says so."""
+    logs = [_read(_one_batch(lambda: (IMAGES, LABELS)), 0), _read(_one_batch(lambda: (IMAGES[::-1], LABELS)), 1)]
+    with pytest.raises(DesynchronizedError) as usual:
+        _compare(logs)
+    logs[1].is_sharded = lambda: True
+    with pytest.raises(DesynchronizedError) as sharded:
+        _compare(logs)
+    assert "rank(s) 1. The dataset calls `.shard(...)`" in str(sharded.value)
+    assert "Usual causes" not in str(sharded.value)
+    assert len(str(usual.value)) < 5 * 120, "five lines of a terminal"
+    assert is_sharded(tf.data.Dataset.range(8).shard(2, 1).map(lambda x: x).batch(2))
+    assert not is_sharded(tf.data.Dataset.range(8).batch(2))
 
 
 def test_where_chance_has_no_part_equal_labels_prove_nothing() -> None:

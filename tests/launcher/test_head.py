@@ -140,7 +140,8 @@ def test_a_job_that_trained_ends_with_one_line_of_what_it_did(run):
         """
     )
     assert finished.code == 0
-    assert re.fullmatch(r"paceline: 21 steps in \d+\.\d s \(\S+ steps/s\)", finished.stderr.splitlines()[-1])
+    both_clocks = r"paceline: 21 steps, \S+ a second; \d+\.\d s in all, \d+\.\d s of it to start"
+    assert re.fullmatch(both_clocks, finished.stderr.splitlines()[-1])
     assert len(finished.told) == 2
 
 

@@ -191,7 +191,7 @@ def test_workers_are_spread_over_hosts(begin: Callable[..., Job], fake_ssh: list
         (("--workers", "0", "--ps", "1"), 2, "--workers"),
         (
             ("--ps", "1", "--hosts", "a:1,b:1", "--require-secret"),
-            78,
+            2,
             "--require-secret (PACELINE_REQUIRE_SECRET): received",
         ),
         (

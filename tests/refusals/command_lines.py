@@ -11,15 +11,20 @@ ROWS = [
     Refusal(
         "chaos",
         ("run", "--chaos", "burn:step=1", "train.py"),
-        _CONFIGURATION,
+        _USAGE,
         'received "burn"',
         "Fix: e.g. kill:rank=1",
     ),
+    Refusal("config", ("run", "--config", "gone.toml"), _USAGE, "'gone.toml', which cannot be read", "--config"),
     Refusal(
-        "config", ("run", "--config", "gone.toml"), _CONFIGURATION, "'gone.toml', which cannot be read", "--config"
+        "debug",
+        ("run", "--workers", "2", "--debug-rank", "2", "train.py"),
+        _USAGE,
+        "--debug-rank: received 2",
+        "a rank from 0 to 1",
     ),
-    Refusal("env-not-set", ("run", "-x", "NOSUCH", "train.py"), _CONFIGURATION, "NOSUCH", "or NAME=VALUE"),
-    Refusal("hosts", ("run", "--hosts", "a:none", "train.py"), _CONFIGURATION, "none", "expected"),
+    Refusal("env-not-set", ("run", "-x", "NOSUCH", "train.py"), _USAGE, "NOSUCH", "or NAME=VALUE"),
+    Refusal("hosts", ("run", "--hosts", "a:none", "train.py"), _USAGE, "none", "expected"),
     Refusal(
         "hosts-slots",
         ("run", "--workers", "gpu", "--hosts", "a:4,b:4", "train.py"),
@@ -55,7 +60,7 @@ ROWS = [
     Refusal(
         "nodes",
         ("run", "--nnodes", "2", "train.py"),
-        _CONFIGURATION,
+        _USAGE,
         "--node-rank: received nothing",
         "--rendezvous node0:29400",
     ),
@@ -88,7 +93,7 @@ ROWS = [
     Refusal(
         "scheduler",
         ("run", "train.py"),
-        _CONFIGURATION,
+        _USAGE,
         "SLURM_",
         "srun",
         {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"},
@@ -96,7 +101,7 @@ ROWS = [
     Refusal(
         "shares",
         ("run", "--workers", "2", "--shares", "1,2,3", "train.py"),
-        _CONFIGURATION,
+        _USAGE,
         "3 numbers, but the job has 2 workers",
         "--shares 1,1",
     ),

@@ -5,7 +5,6 @@ prepare ─► script ─┬─ came to its end ─► tell, meet the others, le
                                          MPI_Finalize would hang, since they wait in a collective for this rank
 """
 
-import builtins
 import contextlib
 import gc
 import io
@@ -18,10 +17,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from paceline.bootstrap.agent_line import listen_to_agent, wait_if_standby
 from paceline.bootstrap.drop_in import serve_distribute_names
+from paceline.bootstrap.keyboard import arrange_keyboard, reads_nothing
+from paceline.bootstrap.tracker_runs import tell_of_runs
 from paceline.cluster import environment
 from paceline.cluster.communication import Communication, communication
 from paceline.cluster.evaluator_task import is_evaluator
@@ -37,7 +38,6 @@ from paceline.observe.failure import (
     advise,
     describe,
     log_with_rank,
-    no_keyboard,
     write_stacks_of_crash,
     write_stacks_when_asked,
 )
@@ -69,11 +69,12 @@ def run_worker(arguments: Sequence[str]) -> NoReturn:
         serve_launched(world)
     if is_evaluator(os.environ):
         watch_for_job_end()
-    refuse_keyboard(world.size)
+    tell_of_runs(world)
     agree_seeds(world.identity.seed)
     after_import("tensorflow", lambda _: _prepare_tensorflow(world))
     pid = os.getpid()
     try:
+        arrange_keyboard(world.rank, world.size, os.environ)
         arrange_communication(world, os.environ)
         serve_distribute_names(os.environ)
         draw_at_first_import_of_keras()
@@ -154,7 +155,7 @@ def _tell_of_workers_apart(world: World) -> None:
 
 
 def _leave_failed(world: World, error: BaseException) -> NoReturn:
-    advise(error, world.size)
+    advise(error, world.size, has_keyboard=not reads_nothing())
     report = describe(error, world.fatal)
     flush_output()
     if world.fails_with_another(error):  # the launcher names that one as the cause, and ends this process
@@ -210,27 +211,6 @@ def bind_to_cores(variables: Mapping[str, str]) -> None:
         os.sched_setaffinity(0, {int(core) for core in text.split(",")})
     except (OSError, ValueError):
         return
-
-
-def refuse_keyboard(num_ranks: int) -> None:
-    """From now on `input()` and `breakpoint()` say what to do, where there are several workers.
-
-    PYTHONBREAKPOINT still names another debugger, one that needs no terminal.
-    """
-    if num_ranks == 1:
-        return
-
-    def refuse_input(prompt: object = "", /) -> str:
-        del prompt
-        raise EOFError(no_keyboard(num_ranks))
-
-    def refuse_breakpoint(*args: Any, **kwargs: Any) -> Any:
-        if os.environ.get("PYTHONBREAKPOINT"):
-            return sys.__breakpointhook__(*args, **kwargs)
-        raise RuntimeError(no_keyboard(num_ranks))
-
-    builtins.input = refuse_input
-    sys.breakpointhook = refuse_breakpoint
 
 
 def arrange_communication(world: World, variables: Mapping[str, str]) -> None:

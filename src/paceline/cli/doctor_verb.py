@@ -19,7 +19,7 @@ import typer
 from paceline.cli.parameters import refuse, require_linux, takes_options
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import row
-from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, ConfigurationError
+from paceline.errors import EXIT_FAILED
 
 if TYPE_CHECKING:
     from paceline.doctor.examination import Examination
@@ -62,9 +62,6 @@ def doctor(as_json: Json = False, **given: object) -> None:
 
             several = other_hosts(options, os.environ)
             hosts, ssh = {one.host: one.slots for one in several.hosts}, several.ssh or ssh
-    except ConfigurationError as fault:
-        typer.echo(f"paceline: {fault}", err=True)
-        raise typer.Exit(EXIT_CONFIGURATION) from None
     except ValueError as fault:
         refuse(str(fault))
     directory = options.snapshot_dir or ""
@@ -75,7 +72,7 @@ def doctor(as_json: Json = False, **given: object) -> None:
         typer.echo(json.dumps(_document(found, can), indent=2))
     else:
         for line in _report(found.findings, can, _columns()):
-            typer.echo(line)
+            typer.echo(line, color=_has_colours())
     if not can:
         raise typer.Exit(EXIT_FAILED)
 
@@ -139,6 +136,10 @@ def _lines(finding: "Finding", columns: int) -> Iterator[str]:
 
 
 def _coloured(severity: str) -> str:
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return severity
-    return typer.style(severity, fg=_COLOURS[severity])
+    return typer.style(severity, fg=_COLOURS[severity]) if _has_colours() else severity
+
+
+def _has_colours() -> bool:
+    from paceline.launcher.output.text_stream import wants_colours
+
+    return wants_colours(sys.stdout.isatty(), os.environ)

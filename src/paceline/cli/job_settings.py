@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.cli.config_file import config_file
+from paceline.cli.debugging import debugged
 from paceline.cli.program import named_program
 from paceline.cluster.control_groups import core_quota
+from paceline.cluster.hosts import place_ranks
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.option_sources import CommandLine, Variables, settled, users_variables
 from paceline.cluster.row_shares import check_text
@@ -82,6 +84,8 @@ def made_job(
 
         several = other_hosts(options, variables)
     num_workers = _num_workers(options, several, variables)
+    if several and several.hosts:
+        place_ranks(several.hosts, num_workers)  # refuses more workers than slots
     if (options.ps or options.data_workers) and several is not None and (several.hosts or several.nodes):
         refuse_open_servers(options)
         say(f"{OPEN_SERVERS}.")
@@ -103,6 +107,8 @@ def made_job(
         )
         say(plan_text(plan, options.max_restarts))
         options = replace(options, chaos=(str(plan),))
+    on_other_hosts = several is not None and bool(several.hosts or several.nodes)
+    options = debugged(options, 1 if options.ps else in_all, on_other_hosts, say)
     return JobDescription(
         command=program.command(),
         num_workers=num_workers,

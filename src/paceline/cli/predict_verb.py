@@ -21,7 +21,7 @@ from paceline.cli.parameters import refuse, require_linux, takes_options
 from paceline.cluster import environment
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import row, rows
-from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_UNAVAILABLE, ConfigurationError
+from paceline.errors import EXIT_FAILED, EXIT_UNAVAILABLE
 
 if TYPE_CHECKING:
     from paceline.plan.step_prediction import Network
@@ -184,9 +184,6 @@ def _of_named_hosts(hosts: str, network: "Network | None", given: dict[str, obje
     try:
         options = settled(JobOptions, [CommandLine({**given, "hosts": hosts}), Variables(users_variables(os.environ))])
         several = other_hosts(options, os.environ)
-    except ConfigurationError as fault:
-        typer.echo(f"paceline: {fault}", err=True)
-        raise typer.Exit(EXIT_CONFIGURATION) from None
     except ValueError as fault:
         refuse(str(fault))
     names = {one.host: one.slots for one in several.hosts}

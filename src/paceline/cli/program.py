@@ -1,7 +1,10 @@
 """Which program each worker runs, from the words that stand in the script's place."""
 
+import io
 import re
 import sys
+import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
@@ -44,6 +47,22 @@ def named_program(script: str, arguments: Sequence[str], is_module: bool) -> Pro
             )
         return Program(word, tuple(words))
     return Program(_next(script, words), ())
+
+
+def syntax_error_in(script: Path) -> str:
+    """What Python says of a script that it cannot compile; empty: it can, or it has not been read.
+
+    Workers would find the same, each after its start, and so many times.
+    """
+    try:
+        with warnings.catch_warnings(), io.open_code(str(script.absolute())) as source:
+            warnings.simplefilter("ignore")  # the workers give them
+            compile(source.read(), str(script.absolute()), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as fault:  # a null byte is a ValueError in Python 3.11
+        return "".join(traceback.format_exception_only(fault))
+    except OSError:  # a folder with `__main__.py`; or the workers say why
+        return ""
+    return ""
 
 
 def _next(script: str, words: Iterator[str], attached: str = "") -> str:

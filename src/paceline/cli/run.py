@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from paceline.cli.parameters import refuse, require_linux, takes_options
+from paceline.cli.program import syntax_error_in
 from paceline.cluster.job_options import JobOptions
 from paceline.cluster.options import rows
-from paceline.errors import EXIT_CONFIGURATION, EXIT_INTERRUPTED, EXIT_UNAVAILABLE, ConfigurationError
+from paceline.errors import EXIT_CONFIGURATION, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNAVAILABLE, ConfigurationError
 from paceline.leaving import leave
 
 Script = Annotated[
@@ -47,6 +48,7 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
     """
     require_linux()
     from paceline.cli.job_settings import given_options, made_job
+    from paceline.launcher.preflight import refuse_impossible
     from paceline.launcher.running import run
 
     try:
@@ -55,7 +57,14 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
             refuse(
                 f"SCRIPT: received {program.target!r}; expected a file that exists here (with -m, the name of a module)"
             )
+        if not program.is_module and (syntax_error := syntax_error_in(Path(program.target))):
+            typer.echo(syntax_error, err=True, nl=False)
+            leave(EXIT_FAILED)  # as Python does
         job = made_job(program, options, variables, say=lambda line: typer.echo(f"paceline: {line}", err=True))
+        refuse_impossible(job)
+    except ValueError as fault:  # also a ConfigurationError: an option is wrong, or what it names
+        refuse(str(fault))
+    try:
         code = run(job)
     except ConfigurationError as fault:
         typer.echo(f"paceline: {fault}", err=True)
@@ -63,8 +72,6 @@ def run(script: Script = None, arguments: Arguments = None, **given: object) -> 
     except OSError as fault:
         typer.echo(f"paceline: this host cannot run the job: {fault}. [host-failed]", err=True)
         code = EXIT_UNAVAILABLE
-    except ValueError as fault:
-        refuse(str(fault))
     except KeyboardInterrupt:  # before the first worker, or after the last
         code = EXIT_INTERRUPTED
     leave(code)

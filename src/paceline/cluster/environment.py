@@ -7,6 +7,12 @@ each worker; users set the others. The text below each name is its entry in `doc
 TF_CONFIG = "TF_CONFIG"
 """The cluster and the task of this process, in TensorFlow's JSON format with ``cluster`` and ``task``."""
 
+NO_COLOR = "NO_COLOR"
+"""Not empty: no colours in the lines of a job, nor in those of `paceline doctor`."""
+
+FORCE_COLOR = "FORCE_COLOR"
+"""Not empty: colours also where there is no terminal, such as in CI; ``NO_COLOR`` comes first."""
+
 TASK = "PACELINE_TASK"
 """Told to a worker: its role and its number in that role, such as ``worker 1`` or ``ps 0``."""
 

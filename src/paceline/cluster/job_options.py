@@ -178,6 +178,26 @@ class JobOptions(OptionTable):
         "them. Data libraries that read them divide the rows, which `fit` then divides again.",
         use=Use.WORKERS,
     )
+    debug_rank: int | None = option(
+        None,
+        "Give the keyboard to the worker of this rank: input(), breakpoint() and pdb work there, and pass the other "
+        "workers by, which wait. Jobs on this host only; --hang-timeout is off.",
+        metavar="RANK",
+        check=Range("a rank from 0 on", "0", lowest=0),
+        use=Use.RANKS,
+        rendered=False,
+        excludes=("standby",),
+    )
+    debug_port: int | None = option(
+        None,
+        "The worker of --debug-rank, or the chief, waits for a debugger at this port of 127.0.0.1 before the script "
+        "begins. Needs pip install 'paceline[debug]'.",
+        metavar="PORT",
+        check=_PORT,
+        use=Use.RANKS,
+        rendered=False,
+        excludes=("standby",),
+    )
     verbose: bool = option(False, "Print the seed, and the cores, GPUs and addresses of the workers.")
 
     hosts: str | None = _of_hosts(

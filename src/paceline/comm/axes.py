@@ -113,13 +113,14 @@ class Axes:
             found.setdefault(self._line(name, rank)[1], []).append(rank)
         return tuple(map(tuple, found.values()))
 
-    def whereabouts(self) -> Whereabouts:
-        """Where this rank is in the collectives and messages of its groups; for any thread."""
+    def whereabouts(self, line: str = "") -> Whereabouts:
+        """Where this rank is in the collectives and messages of its groups, and in its script; for any thread."""
         groups = list(self._formed.values())
         collectives = [(one.name, one.inside, None) for one in groups if one.inside]
         messages = [(one.name, *message) for one in groups if (message := one.message)]
         group, inside, awaited = next(iter((*collectives, *messages)), ("", "", None))
-        return Whereabouts({ALL_RANKS: 0} | {one.name: one.num_entered for one in groups}, group, inside, awaited)
+        entered = {ALL_RANKS: 0} | {one.name: one.num_entered for one in groups}
+        return Whereabouts(entered, group, inside, awaited, line)
 
     def _group(self, name: str, rank: int, members: Sequence[int], form: "Callable[[], Group]") -> "CountedGroup":
         with self._lock:

@@ -28,6 +28,7 @@ from paceline.comm.mpi_wiring import MpiWiring
 from paceline.comm.step_flags import StepFlags
 from paceline.events.bus import bus
 from paceline.events.worker_events import RecordsFailed
+from paceline.observe.frames import script_line
 from paceline.rendezvous.channel import AgentLine, Failed, Finishing, Joined, Joining, Left, Message
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class World:
 
     def answer_agent(self) -> bool:
         """Tells the agent where this rank is whenever it asks. Blocks; returns whether the agent is gone."""
-        return self._line is not None and self._line.answer(self._axes.whereabouts)
+        return self._line is not None and self._line.answer(lambda: self._axes.whereabouts(script_line()))
 
     def finish(self) -> None:
         """The script has ended well: leave the others in order. Collective if the group of all ranks was formed.

@@ -29,9 +29,11 @@ _HOMES = {
 __all__ = ["element_wise", "once_per_host", "profile", "records", "rows", "service", "shard"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'paceline.data' has no attribute {name!r}; it has {', '.join(__all__)}")
-    import importlib
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'paceline.data' has no attribute {name!r}; it has {', '.join(__all__)}")
+        import importlib
+
+        return getattr(importlib.import_module(_HOMES[name]), name)

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from paceline.comm.group import Array, Group
 from paceline.comm.script_lines import lines_of_ranks
-from paceline.data.compat import operations_of_functions, with_sources
+from paceline.data.compat import kind_of, operations_of_functions, with_sources
 from paceline.errors import DesynchronizedError
 
 _LOGGER = logging.getLogger("paceline")
@@ -64,6 +64,7 @@ class FingerprintLog:
         draws_by_chance: Says whether chance decides which element gets which random number; asked at a difference only.
         steps_per_epoch: Batches after which an epoch begins in a dataset that goes on; None: at its start only.
         num_repeated: Batches with which every iterator begins, wherever its source stands.
+        is_sharded: Says whether the script divides the data itself; asked at a difference only.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class FingerprintLog:
         draws_by_chance: Callable[[], bool] = lambda: False,
         steps_per_epoch: int | None = None,
         num_repeated: int = 0,
+        is_sharded: Callable[[], bool] = lambda: False,
     ) -> None:
         self.draws_by_chance = draws_by_chance
+        self.is_sharded = is_sharded
         self._steps_per_epoch = steps_per_epoch
         self._num_repeated = num_repeated
         self._iterator = 0
@@ -193,16 +196,26 @@ def compare(log: FingerprintLog, index: int, group: Group) -> None:
         return
     raise DesynchronizedError(
         "the ranks read different data: the first global batch of an epoch differs between rank 0 and rank(s) "
-        f"{_listed(different)}, so the rows of the ranks do not form one batch. Usual causes: a shuffle or "
-        "augmentation in Python or NumPy with another seed on each rank; "
-        "dataset.shard(...); files that are listed in another order on each host; random "
-        "numbers in a parallel map, or in a PyDataset with workers, which give each rank other numbers for the "
-        "same element; or, in a process started by hand, a dataset built before the strategy. Set a seed: "
-        "keras.utils.set_random_seed(1) at the top of the script covers Python, NumPy and TensorFlow. In a "
-        "parallel map, use tf.random.stateless_* with a seed that is part of the element, or leave "
-        "num_parallel_calls out. Give every rank the whole dataset: Paceline selects the rows of each rank. "
+        f"{_listed(different)}. {_SHARDED if _any_is_sharded(log, group) else _USUAL_CAUSES} "
         f"{lines_of_ranks(group)} [data-differs]"
     )
+
+
+_SHARDED = (
+    "The dataset calls `.shard(...)`, which gives each rank other rows. Fix: leave it out. Every rank reads the whole "
+    "dataset, and Paceline gives each its rows of each batch."
+)
+_USUAL_CAUSES = (
+    "Usual causes: a shuffle or augmentation in Python or NumPy with another seed on each rank; files that are listed "
+    "in another order on each host; random numbers in a parallel map, or in a PyDataset with workers; a dataset that "
+    "the script divides. Set a seed: keras.utils.set_random_seed(1) at the top of the script; sort files; draw by "
+    "tf.random.stateless_* in a parallel map."
+)
+
+
+def _any_is_sharded(log: FingerprintLog, group: Group) -> bool:
+    """Whether a rank divides its data itself; all ranks say the same, so that it is said once. Collective."""
+    return any(answer.any() for answer in group.all_gather(np.array([log.is_sharded()], np.int64)))
 
 
 def _any_draws_by_chance(log: FingerprintLog, group: Group) -> bool:
@@ -233,6 +246,15 @@ def other_draws(ranks: list[int]) -> str:
 
 def _listed(ranks: list[int]) -> str:
     return ", ".join(map(str, ranks))
+
+
+def is_sharded(dataset: Any) -> bool:
+    """Whether somewhere in a `tf.data.Dataset` is a `.shard(...)`; those in functions that it calls are not seen.
+
+    >>> is_sharded(tf.data.Dataset.range(4).shard(2, 0).batch(2)), is_sharded(tf.data.Dataset.range(4))
+    (True, False)
+    """
+    return any(kind_of(one) == "Shard" for one in with_sources(dataset))
 
 
 def draws_by_chance(dataset: Any) -> bool:

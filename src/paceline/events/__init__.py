@@ -56,9 +56,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "subscribe":
-        raise AttributeError(f"module 'paceline.events' has no attribute {name!r}; it has {', '.join(__all__)}")
-    from paceline.events.bus import subscribe  # not for agents, which start quickly
+if not TYPE_CHECKING:  # a type checker would take any name for one of these
 
-    return subscribe
+    def __getattr__(name: str) -> Any:
+        if name != "subscribe":
+            raise AttributeError(f"module 'paceline.events' has no attribute {name!r}; it has {', '.join(__all__)}")
+        from paceline.events.bus import subscribe  # not for agents, which start quickly
+
+        return subscribe

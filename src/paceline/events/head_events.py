@@ -214,6 +214,8 @@ class JobEnded(Event, frozen=True):
     """From the last step before each failure until that step was reached again."""
     goodput: float
     """The share of `seconds` that was not lost, from 0 to 1."""
+    start_seconds: float | None = None
+    """From the launcher's start to the first step; null: none was heard of."""
 
 
 class Notice(Event, frozen=True):

@@ -36,7 +36,7 @@ from paceline.launcher.hosts.gathering import Gathering, Member, NotGatheredErro
 from paceline.launcher.hosts.placement import Lineup, Station, generation_orders
 from paceline.launcher.job import JobDescription
 from paceline.launcher.live.live import program_text, shown_live
-from paceline.launcher.output.screen import Screen
+from paceline.launcher.output.screen import CHIEF, Screen
 from paceline.launcher.output.text_stream import TextOutput
 from paceline.launcher.output.usual_lines import asks_for_all
 from paceline.launcher.output.worker_logs import WorkerLogs
@@ -89,7 +89,8 @@ class Head:
         with ExitStack() as lifetimes:
             logs = lifetimes.enter_context(WorkerLogs(self._job.options.log_dir, self._say))
             shows_all = asks_for_all(self._job.environment)
-            screen = Screen(self._sink(sys.stdout), self._sink(self._words), shows_all=shows_all)
+            live_rank = self._job.options.debug_rank or CHIEF
+            screen = Screen(self._sink(sys.stdout), self._sink(self._words), shows_all=shows_all, live_rank=live_rank)
             gathering = self._hosts = self._make_gathering(loop, self._say)
             lifetimes.enter_context(interrupts(loop, self._interrupt))  # also while the sinks come to their end
             self._subscribe(lifetimes, screen, logs, gathering)

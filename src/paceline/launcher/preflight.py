@@ -1,6 +1,8 @@
 """What is known of a job before anything starts: what cannot be right is refused, what is doubtful is told."""
 
+import importlib.util
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -43,6 +45,11 @@ def refuse_impossible(job: JobDescription) -> None:
         faults.append(
             "--communication: received 'nccl', which sums on GPUs, and this host has none. Fix: write --communication "
             "mpi, or leave it out"
+        )
+    if options.debug_port is not None and importlib.util.find_spec("debugpy") is None:
+        raise ConfigurationError(
+            f"--debug-port: debugpy is not installed for {sys.executable}. Fix: pip install 'paceline[debug]'; or "
+            "debug at the terminal: leave --debug-port out, and write --debug-rank 0 [debug]"
         )
     if found := [fault for fault in faults if fault]:
         raise ConfigurationError("\n".join(found) + " [option]")

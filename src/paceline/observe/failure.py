@@ -81,16 +81,17 @@ _SHARED_FILE_ERRNOS = {errno.EEXIST, errno.ENOTEMPTY, errno.EBUSY, errno.ETXTBSY
 _SQLITE_BUSY, _SQLITE_LOCKED = 5, 6
 
 
-def advise(error: BaseException, num_ranks: int) -> None:
+def advise(error: BaseException, num_ranks: int, *, has_keyboard: bool = False) -> None:
     """Adds a note to an `error` that nobody caught, if it has to do with there being several ranks.
 
     Args:
         error: As it reached the top of the script.
         num_ranks: The world's size.
+        has_keyboard: Whether this rank has it.
     """
     if num_ranks == 1:
         return
-    if type(error).__name__ == "BdbQuit":  # `pdb.set_trace()` at the end of an empty input
+    if type(error).__name__ == "BdbQuit" and not has_keyboard:  # `pdb.set_trace()` at the end of an empty input
         error.add_note(f"paceline: {no_keyboard(num_ranks)}")
     elif _is_raced(error):
         line = users_line_of(error.__traceback__)
@@ -106,7 +107,8 @@ def no_keyboard(num_ranks: int) -> str:
     """What to do instead of asking for the keyboard."""
     return (
         f"input(), breakpoint() and pdb need the keyboard, and with {num_ranks} workers no worker has it. To use "
-        "them, run the script with one worker: `paceline run --workers 1 ...` [no-keyboard]"
+        "them, give it to one: `paceline run --debug-rank 0 ...`, or run the script with one worker: `paceline run "
+        "--workers 1 ...` [no-keyboard]"
     )
 
 

@@ -111,6 +111,8 @@ class Whereabouts(TaggedRecord, frozen=True):
     """Which one, such as ``all_reduce``, or the message that it waits for; empty: as above."""
     awaited: int | None = None
     """The rank that the message comes from, or must take; None: it waits for no message."""
+    line: str = ""
+    """Of the script, in which its main thread is; empty: in none."""
 
 
 class KilledFromOutside(TaggedRecord, frozen=True):

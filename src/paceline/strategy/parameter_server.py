@@ -1,5 +1,6 @@
 """`ParameterServerStrategy`: variables lie on servers, and workers update them without waiting for each other."""
 
+import inspect
 import os
 from typing import Any, NoReturn
 
@@ -112,6 +113,9 @@ class ParameterServerStrategy(compat.ParameterServerStrategyV2):  # type: ignore
         if cluster is not None:
             refuse_python(tf.distribute.coordinator.ClusterCoordinator(self))
         named_strategies.append(type(self).__name__)
+
+    # `inspect.signature`, and with it help and notebooks, asks `__new__` first.
+    __new__.__signature__ = inspect.signature(__init__)  # type: ignore[attr-defined]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ParameterServerStrategy":
         # A connection to a cluster cannot be doubled: what is copied along with its strategy stays under this one.

@@ -1,5 +1,6 @@
 """`PipelineStrategy`: a model's layers are divided into stages, and each worker holds those of its stage only."""
 
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -113,6 +114,9 @@ class PipelineStrategy(SynchronousStrategy):
         self._ranks_of: dict[tuple[int, ...], CountedGroup | None] = {}
         world = world_of(None, when_alone=lambda: _start_again(self.stages, self.micro_batches), arrange=self._arrange)
         super().__init__(world, local_device(world), broadcast_new_variables=False)
+
+    # `inspect.signature`, and with it help and notebooks, asks `__new__` first.
+    __new__.__signature__ = inspect.signature(__init__)  # type: ignore[attr-defined]
 
     def _arrange(self, world: World) -> None:
         refuse(self.asked, self.stages, self.micro_batches, world_size=world.size)

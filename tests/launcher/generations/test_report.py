@@ -65,6 +65,17 @@ def test_the_traceback_comes_last_after_one_line_for_each_consequence():
     ]
 
 
+def test_an_error_that_all_ranks_raise_is_said_once():
+    """Ranks that read different data raise one error together, and its ten lines were there once for each rank."""
+    failed = Failed("the ranks read different data: … [data-differs]", "", 1)
+    ends = tuple(WorkerEnd(rank, 1, failed, False) for rank in range(3))
+    assert report_lines(Outcome(WorkerFailed(1, 1, failed, ()), ends), witnesses(3), RANKS) == [
+        "paceline: ranks 0 and 2 failed with the same error as rank 1",
+        "paceline: rank 1 (node7) failed with exit code 1:",
+        "the ranks read different data: … [data-differs]",
+    ]
+
+
 def test_the_last_line_has_all_that_keras_says():
     """Keras raises "Exception encountered when calling Model.call()." with the cause two lines below, in bold."""
     failed = Failed("ValueError: in call().\n\n\x1b[1mbad rows\x1b[0m\n\nArguments: " + "x" * 500, "Traceback …", 1)

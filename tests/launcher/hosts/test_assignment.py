@@ -45,6 +45,8 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
         snapshot_keep="4",
         hang_timeout_seconds=7.5,
         standby=True,
+        debug_rank=1,
+        debug_port=5678,
         chaos=("kill:rank=1,step=50", "term:step=60"),
     )
     job = JobDescription(

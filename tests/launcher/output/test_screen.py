@@ -144,6 +144,16 @@ def test_a_state_that_does_not_change_is_written_once():
     assert stdout.text == "[0] loading\n"
 
 
+def test_the_prompt_of_the_rank_that_has_the_keyboard_is_shown():
+    """Only the chief's unfinished line was: a user of `--debug-rank 1` typed without a prompt."""
+    stdout = FakeSink(terminal=True)
+    screen = Screen(stdout, FakeSink(terminal=True), {0: "0", 1: "1"}, live_rank=1)
+    screen.show(0, Stream.OUT, [], line("1/5"), 0.0)
+    screen.show(1, Stream.OUT, [line("-> fit()")], line("(Pdb) "), 0.1)
+    screen.tick(1.0)
+    assert visible(stdout.text) == ["[1] -> fit()", "[1] (Pdb) "]
+
+
 def test_a_terminal_beside_a_file_keeps_its_bar_untouched_by_the_files_lines():
     stdout, stderr = FakeSink(terminal=False), FakeSink(terminal=True)
     screen = Screen(stdout, stderr, {0: "0", 1: "1"})

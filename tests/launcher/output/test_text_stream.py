@@ -28,6 +28,15 @@ def test_a_terminal_is_coloured_unless_the_user_objects():
     assert not TextOutput(io.StringIO(), {"TERM": "xterm"}).is_coloured
 
 
+def test_a_pipe_is_coloured_if_the_user_says_so():
+    """FORCE_COLOR, as CI sets it, was not read: of all tools in the log this one had no colours."""
+    forced = TextOutput(io.StringIO(), {"FORCE_COLOR": "1"})
+    assert forced.is_coloured
+    assert not forced.is_terminal
+    assert not TextOutput(io.StringIO(), {"FORCE_COLOR": ""}).is_coloured
+    assert not TextOutput(Terminal(), {"FORCE_COLOR": "1", "NO_COLOR": "1"}).is_coloured
+
+
 def test_what_the_encoding_lacks_becomes_a_question_mark():
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, encoding="ascii")

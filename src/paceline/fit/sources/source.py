@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from paceline.data.batch_rows import DataDescription, describe_data
-from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance
+from paceline.data.fingerprint import FingerprintLog, compare, draws_by_chance, is_sharded
 from paceline.data.items.item_rings import RingDivision
 from paceline.data.own_rows.division import AnyDivision, Whole, form_of, work_of
 from paceline.data.own_rows.index_batches import IndexDivision
@@ -147,7 +147,12 @@ class Source:
         self.division = division if is_chosen else None
         self._describe(work_of(self.division), strategy, model)
         if strategy.fit_group.size > 1:
-            self._log = FingerprintLog(self.draws_by_chance, self.steps_per_epoch, len(self.first_batches))
+            self._log = FingerprintLog(
+                self.draws_by_chance,
+                self.steps_per_epoch,
+                len(self.first_batches),
+                is_sharded=lambda: is_sharded(self.dataset),
+            )
         self.batches = self.rows(group.rank, group.size, self._log)
 
     def rows(self, rank: int, size: int, log: FingerprintLog | None = None) -> Any:

@@ -73,13 +73,16 @@ def _recovered_text(event: Recovered) -> str:
 def _ended_text(event: JobEnded) -> str:
     """What was done, if all is well; and what restarts have cost.
 
-    >>> _ended_text(JobEnded(0, 14.0, 41, 20.0, num_restarts=1, num_repeated_steps=2, lost_seconds=2.8, goodput=0.8))
-    '41 steps in 14.0 s (20 steps/s); 1 restart, 2 steps done again, 2.8 s lost: goodput 80.0 %'
+    >>> _ended_text(JobEnded(0, 14.0, 41, 20.0, 0, 0, lost_seconds=0, goodput=1, start_seconds=9))
+    '41 steps, 20 a second; 14.0 s in all, 9.0 s of it to start'
+    >>> _ended_text(JobEnded(75, 14.0, 41, 20.0, 1, num_repeated_steps=2, lost_seconds=2.8, goodput=0.8))
+    '1 restart, 2 steps done again, 2.8 s lost: goodput 80.0 %'
     """
     parts = []
     if event.exit_code == 0 and event.num_steps > 0:
-        rate = "" if event.steps_per_second is None else f" ({event.steps_per_second:.3g} steps/s)"
-        parts.append(f"{counted(event.num_steps, 'step')} in {event.seconds:.1f} s{rate}")
+        rate = "" if event.steps_per_second is None else f", {event.steps_per_second:.3g} a second"
+        start = "" if event.start_seconds is None else f", {event.start_seconds:.1f} s of it to start"
+        parts += [f"{counted(event.num_steps, 'step')}{rate}", f"{event.seconds:.1f} s in all{start}"]
     if event.num_restarts:
         restarts, again = counted(event.num_restarts, "restart"), counted(event.num_repeated_steps, "step")
         lost = f"{event.lost_seconds:.1f} s lost: goodput {100 * event.goodput:.1f} %"

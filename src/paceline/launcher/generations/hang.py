@@ -145,12 +145,13 @@ def state_text(worker: WorkerState) -> str:
         return "is stopped (SIGSTOP, or a debugger)"
     if (where := worker.whereabouts) is None:
         return "does not answer: its Python interpreter is blocked, or its host is too busy"
+    at = f", at {where.line}" if where.line else ""
     if where.awaited is not None:
-        return f"waits for rank {where.awaited} in {where.inside}"
+        return f"waits for rank {where.awaited} in {where.inside}{at}"
     if where.inside:
         of_group = "" if where.group == ALL_RANKS else f" of {where.group}"
-        return f"waits in collective {where.entered[where.group]}{of_group} ({where.inside})"
-    return f"is in no collective, after {sum(where.entered.values())}"
+        return f"waits in collective {where.entered[where.group]}{of_group} ({where.inside}){at}"
+    return f"is in no collective, after {sum(where.entered.values())}{at}"
 
 
 WAITING_INTERVAL_SECONDS = 10.0

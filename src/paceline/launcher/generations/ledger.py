@@ -59,7 +59,8 @@ class Ledger:
     def __init__(self, emit: Callable[[Event], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._emit = emit
         self._clock = clock
-        self._account = Account(clock())
+        self._began_at = clock()
+        self._account = Account(self._began_at)
         self._lock = threading.Lock()  # the thread that answers `paceline status` asks for the account
         self._num_workers = 0
         self._num_restarts = 0
@@ -121,5 +122,6 @@ class Ledger:
                 num_repeated_steps=sum(death.num_steps for death in account.deaths),
                 lost_seconds=lost,
                 goodput=1 - lost / seconds,
+                start_seconds=None if self._first is None else self._first[1] - self._began_at,
             )
         )

@@ -118,10 +118,24 @@ def report_lines(outcome: Outcome, witnesses: Mapping[int, Witness], names: Name
         return []
     cause = outcome.cause
     lines = []
+    same = []
     for end in outcome.workers:
-        if not (isinstance(cause, WorkerFailed | WorkerLeft) and end.rank == cause.rank):
+        if isinstance(cause, WorkerFailed | WorkerLeft) and end.rank == cause.rank:
+            continue
+        if _failed_alike(end, cause):
+            same.append(end.rank)
+        else:
             lines += _consequence(end, cause, witnesses[end.rank], names)
+    if same and isinstance(cause, WorkerFailed):
+        lines.append(f"paceline: {names.all_of(same)} failed with the same error as {names.of(cause.rank)}")
     return lines + _cause_lines(cause, outcome.workers, witnesses, names)
+
+
+def _failed_alike(end: WorkerEnd, cause: Cause) -> bool:
+    """Whether an error that explains itself, and that all ranks raise together, is told already: the cause's."""
+    if not isinstance(cause, WorkerFailed) or cause.failed is None or end.failed is None:
+        return False
+    return not end.failed.traceback and end.failed.exception == cause.failed.exception
 
 
 def _consequence(end: WorkerEnd, cause: Cause, witness: Witness, names: Names) -> list[str]:

@@ -27,9 +27,9 @@ def way_to_hosts(
     """
 
     def make(loop: asyncio.AbstractEventLoop, say: Callable[[str], None]) -> Gathering:
-        def local_crew(facts: HostFacts, *, has_keyboard: bool = False) -> LocalCrew:
+        def local_crew(facts: HostFacts, *, keyboard_rank: int | None = None) -> LocalCrew:
             processes = JobProcesses(job_id, guard.agent_id)
-            return LocalCrew(loop, job, facts, processes=processes, guard=guard, has_keyboard=has_keyboard)
+            return LocalCrew(loop, job, facts, processes=processes, guard=guard, keyboard_rank=keyboard_rank)
 
         if job.hosts:
             from paceline.launcher.hosts.ssh_hosts import SshHosts  # not for a job on this host: it starts at once
@@ -40,7 +40,8 @@ def way_to_hosts(
 
             return NodeHosts(loop, job, job.nodes, local_crew, say)
         num_ranks = sum(role.in_world for _, role in job.cast(job.num_workers))
-        crew = local_crew(facts_of_this_host(job), has_keyboard=num_ranks == 1 and may_read_stdin())
+        keyboard_rank = 0 if num_ranks == 1 else job.options.debug_rank
+        crew = local_crew(facts_of_this_host(job), keyboard_rank=keyboard_rank if may_read_stdin() else None)
         return SingleHost(crew, job.num_workers)
 
     return make

@@ -1,4 +1,4 @@
-"""The output of all workers on the screen: whole lines with their rank, and one live line, the chief's.
+"""The output of all workers on the screen: whole lines with their rank, and one live line, the chief's by default.
 
     [1] Found 8000 images                  finished lines, as they come
     [0] Epoch 1/3
@@ -108,7 +108,7 @@ _ERASE = "\r\x1b[K"
 
 @dataclass(slots=True)
 class _Live:
-    """The chief's unfinished line of one stream."""
+    """The live rank's unfinished line of one stream."""
 
     line: StyledLine = EMPTY_LINE
     shown: StyledLine = EMPTY_LINE
@@ -124,6 +124,7 @@ class Screen:
         stderr: Where the workers' stderr and the launcher's own words go.
         names: See `name_ranks`.
         shows_all: Whether `UsualLines` are shown, too.
+        live_rank: The rank whose unfinished line is shown: the chief, or the one that has the keyboard.
     """
 
     def __init__(
@@ -133,7 +134,9 @@ class Screen:
         names: Mapping[int, str] | None = None,
         *,
         shows_all: bool = False,
+        live_rank: int = CHIEF,
     ) -> None:
+        self._live_rank = live_rank
         self._usual = None if shows_all else UsualLines()
         self._sinks = {Stream.OUT: stdout, Stream.ERR: stderr}
         self._names: Mapping[int, str] = {}
@@ -162,14 +165,14 @@ class Screen:
     def show(self, rank: int, stream: Stream, lines: Sequence[StyledLine], current: StyledLine, now: float) -> None:
         """A worker's `stream` finished `lines`, and now stands at the unfinished `current`."""
         if lines:
-            if rank == CHIEF and self._drawn is stream:
+            if rank == self._live_rank and self._drawn is stream:
                 self._erase()  # one of the lines is the live one, finished
             sink = self._sinks[stream]
             if self._usual is not None and stream is Stream.ERR:
                 lines = [line for line in lines if not self._usual.has(rank, line.plain)]
             new = [line for line in lines if self._foldings[stream].is_new(rank, line.plain, now)]
             self._write(sink, "".join(f"{self._prefixed(rank, line, sink)}\n" for line in new))
-        if rank == CHIEF:
+        if rank == self._live_rank:
             self._follow(stream, current, bool(lines), now)
 
     def show_all(self) -> None:
@@ -218,7 +221,7 @@ class Screen:
         live.shown = live.line
         sink = self._sinks[stream]
         if not sink.is_terminal:
-            self._write(sink, f"{self._prefixed(CHIEF, live.line, sink)}\n")
+            self._write(sink, f"{self._prefixed(self._live_rank, live.line, sink)}\n")
             return
         if self._drawn is not stream:
             self._erase()
@@ -228,7 +231,7 @@ class Screen:
     def _live_text(self, stream: Stream) -> str:
         sink = self._sinks[stream]
         room = sink.width - self._width - len("[] ") - 1  # the last column would wrap the cursor to the next row
-        return self._prefixed(CHIEF, self._live[stream].line.cut(max(room, 0)), sink)
+        return self._prefixed(self._live_rank, self._live[stream].line.cut(max(room, 0)), sink)
 
     def _erase(self) -> None:
         if self._drawn is not None:

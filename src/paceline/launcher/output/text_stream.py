@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
+from paceline.cluster.environment import FORCE_COLOR, NO_COLOR
+
 _DEFAULT_WIDTH = 80
 _PIECE_CHARACTERS = 1000
 """Never more than 4096 bytes, which a pipe that has room for any takes at once (``PIPE_BUF``)."""
@@ -18,12 +20,21 @@ _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ESTALE)
 """What a file says for which there is no room, perhaps only for now: no reason to stop a job."""
 
 
+def wants_colours(is_terminal: bool, variables: Mapping[str, str]) -> bool:
+    """Whether to write colours: on a terminal, unless NO_COLOR is set; elsewhere, such as in CI, if FORCE_COLOR is.
+
+    >>> wants_colours(False, {"FORCE_COLOR": "1"}), wants_colours(True, {"FORCE_COLOR": "1", "NO_COLOR": "1"})
+    (True, False)
+    """
+    return not variables.get(NO_COLOR) and (is_terminal or bool(variables.get(FORCE_COLOR)))
+
+
 class TextOutput:
     """A destination of text: a Python stream, such as ``sys.stdout``.
 
     Args:
         stream: Where to write.
-        variables: The environment, of which TERM and NO_COLOR are read.
+        variables: The environment, of which TERM, NO_COLOR and FORCE_COLOR are read.
         while_blocked: Called every second while the stream takes nothing (a pager that is not read, Ctrl-S).
     """
 
@@ -37,7 +48,7 @@ class TextOutput:
         """Whether a write failed: the reader is gone (``paceline run … | head``)."""
         self.is_terminal = stream.isatty() and variables.get("TERM") != "dumb"
         """Whether a line can be erased and written anew."""
-        self.is_coloured = self.is_terminal and not variables.get("NO_COLOR")
+        self.is_coloured = wants_colours(self.is_terminal, variables)
 
     @property
     def width(self) -> int:

@@ -74,7 +74,7 @@ class LocalCrew(Crew):
         facts: Of this host.
         processes: All processes of the job on this host.
         guard: Is told the process ids of workers.
-        has_keyboard: Whether workers read this process's stdin: for the only worker of a job.
+        keyboard_rank: The rank that reads this process's stdin; None: nobody does.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class LocalCrew(Crew):
         *,
         processes: JobProcesses,
         guard: GuardLine,
-        has_keyboard: bool = False,
+        keyboard_rank: int | None = None,
     ) -> None:
-        self._stdin = None if has_keyboard else subprocess.DEVNULL
+        self._keyboard_rank = keyboard_rank
         self._loop = loop
         self._job = job
         self._facts = facts
@@ -98,7 +98,7 @@ class LocalCrew(Crew):
         self._listener: CrewListener  # from `begin` on
         self._pmi: dict[int, PmiService] = {}
         self._silence = asyncio.Event()
-        self._standbys = Standbys(job.command, guard, self._stdin) if job.options.standby else None
+        self._standbys = Standbys(job.command, guard, self._stdin_of(keyboard_rank)) if job.options.standby else None
         self._variables: dict[int, dict[str, str]] = {}
         """Of those that a standby may become, by rank."""
         self._servers: set[int] = set()
@@ -266,7 +266,7 @@ class LocalCrew(Crew):
         if in_world or plan.identity.serves:
             self._variables[rank] = variables
             called = self._standbys.call(rank, variables) if self._standbys is not None else None
-        stdin = self._stdin if in_world else subprocess.DEVNULL
+        stdin = self._stdin_of(rank if in_world else None)
         worker = called or WorkerProcess(rank, spawn_worker(self._job.command, variables, stdin))
         self._workers[rank] = worker
         if in_world:
@@ -277,6 +277,10 @@ class LocalCrew(Crew):
         self._guard.tell(guard_words.WorkerStarted(worker.pid))
         worker.attach(self._loop, self._hear, partial(self._forget, worker.pid))
         listener(Started(rank, worker.pid))
+
+    def _stdin_of(self, rank: int | None) -> int | None:
+        """What a worker of that rank reads, as for `spawn_worker`."""
+        return None if rank is not None and rank == self._keyboard_rank else subprocess.DEVNULL
 
     def _answer_mpi(self, identity: WorkerIdentity, connection: socket.socket, listener: CrewListener) -> None:
         rank = identity.rank
