@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from paceline.events.head_events import (
@@ -96,6 +96,15 @@ def check_adds_up(account: JobAccount, seconds: float) -> None:
 
 
 @given(st.lists(st.tuples(passing, events), max_size=60), passing)
+@example(
+    [
+        (0.0, GenerationBegan(1, 1)),
+        (0.0, HostLost((0,), "b", "x")),
+        (1.0, Restarted(2, 0.0)),
+        (0.0, GenerationEnded(1, 3, 1, "x", False)),
+    ],
+    0.0,
+)
 def test_the_parts_of_any_sequence_of_events_add_up(marks: list[tuple[float, Event]], rest: float) -> None:
     account, now = Account(100.0), 100.0
     for seconds, event in marks:

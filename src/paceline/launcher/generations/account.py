@@ -213,8 +213,8 @@ class Account:
             self._notice(now)
         elif self._is_stopping and self._open is not None:  # somebody stopped the job: nothing has died
             stop, self._open = self._deaths.pop(), None
-            self._parts[stop.was_in] += stop.parts[DETECTION]
-            self._parts[END] += stop.parts[STOPPING]
+            for part, seconds in stop.parts.items():
+                self._parts[stop.was_in if part == DETECTION else END] += seconds
             self._state = END
         if self._is_stopping and self._open is not None:
             self._open.reason = event.reason
