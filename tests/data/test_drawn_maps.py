@@ -1,7 +1,7 @@
 """Maps put together at random: where they are said to be row by row, own rows have the bits of one worker's batch.
 
-Of batches of one length TensorFlow's graph optimiser knows the shapes, and adds three tensors in another order: there own
-rows equal the batch to the last digit or two of float32.
+Of batches of one length TensorFlow's graph optimiser knows the shapes, and adds three tensors in another order: own
+rows then equal the batch to the last digit or two of float32.
 """
 
 import math
