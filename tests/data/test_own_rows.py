@@ -386,6 +386,9 @@ def _counted(dataset: Any) -> Any:
         (lambda rows: rows.map(_random, 2).map(_plus_one).batch(4), "map `_random` runs on all rows on every rank"),
         (lambda rows: rows.map(_calls_python).batch(4), "paceline.data.element_wise(function)"),
         (lambda rows: rows.map(_plus_one).batch(4).map(_whole_batches), "`_whole_batches` takes whole batches"),
+        # Moved before the batch, as others are told to, these would stay on all rows.
+        (lambda rows: rows.batch(4).map(_random), "before .batch() it would run on all rows, too, as it draws random"),
+        (lambda rows: rows.batch(4).map(_calls_python), "too, as it calls Python: with paceline.data.element_wise"),
         (lambda rows: _counted(rows).batch(4), "`of_count` runs on all rows on every rank, as a stage before changes"),
         (
             lambda rows: rows.map(_plus_one).filter(lambda row: row > 2).batch(4),

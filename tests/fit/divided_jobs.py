@@ -14,6 +14,7 @@ CASES = (
     "diverse",
     "unknown_length",
     "square",
+    "one_row",
 )
 
 
@@ -27,6 +28,8 @@ def run_case(name: str) -> list[float]:
     keras.config.set_floatx("float64")
     if name == "square":
         return _square()
+    if name == "one_row":
+        return _one_row()
     model, loss = _models()[name]()
     x = np.random.default_rng(1).normal(size=(31, 8))
     y = np.random.default_rng(2).normal(size=(31, 4))
@@ -52,6 +55,20 @@ def _square() -> list[float]:
     model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
     x, y = (np.random.default_rng(1).normal(size=size) for size in ((28, 5, 7), (28, 1)))
     numbers = model.fit(x, y, batch_size=7, epochs=2, verbose=0).history["loss"]
+    return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
+
+
+def _one_row() -> list[float]:
+    """Batches of one row, as keras.io's multiple-instance learning has them: all ranks but one have none."""
+    import keras
+    import numpy as np
+
+    layers = keras.layers
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(6, "tanh"), layers.Dropout(0.3), layers.Dense(4)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"], jit_compile=False)
+    x, y = (np.random.default_rng(seed).normal(size=(5, columns)) for seed, columns in ((1, 8), (2, 4)))
+    history = model.fit(x, y, batch_size=1, epochs=2, verbose=0).history
+    numbers = [*history["loss"], *history["mae"]]
     return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
 
 

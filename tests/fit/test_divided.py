@@ -38,3 +38,11 @@ def test_many_messages_are_told(worlds: Worlds) -> None:
     assert line.endswith("--batch-statistics local [messages]")
     assert "[messages]" not in worlds.of(2).run(SCRIPT, "normalized").output
     assert "[messages]" not in worlds.of(2).run(SCRIPT, "square").output  # none in a turn of its loop
+
+
+def test_fewer_rows_than_workers_are_told(worlds: Worlds) -> None:
+    """They were refused, though ranks without rows compute what one worker does, as at the end of every epoch."""
+    output = worlds.of(2).run(SCRIPT, "one_row").output
+    [line] = [one for one in output.splitlines() if one.endswith("[small-batch]")]
+    assert "a batch of 1 rows is too small for 2 workers" in line
+    assert "[small-batch]" not in worlds.of(2).run(SCRIPT, "square").output

@@ -47,6 +47,7 @@ TESTED_BY: dict[str, tuple[str, str]] = {
     "messages": ("a line on a step", "fit/test_divided.py"),
     "metrics-port": ("a line of a launcher", "launcher/live/test_metrics_port.py"),
     "missing-item": ("data that threads make", "fit/test_missing_data.py"),
+    "small-batch": ("a line on batches of one row", "fit/test_divided.py"),
     "straggler": ("a line on a slow rank", "fit/test_step_words.py"),
     "tracker-runs": ("a line on a call of another library", "bootstrap/test_tracker_runs.py"),
     "verify": ("a rule that is wrong", "fit/test_verification.py"),

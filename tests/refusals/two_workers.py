@@ -23,8 +23,8 @@ def _model(width: int = 1) -> Any:
     return model
 
 
-def _batches(*arrays: Any, rows: int = 4) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensor_slices(arrays).batch(rows)
+def _batches(*arrays: Any) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(4)
 
 
 def _integer_mean() -> None:
@@ -143,13 +143,6 @@ ROWS = [
         ValueError,
         "have different lengths along axis 0: data[0] (8, 4), data[1] (3, 1)",
         "add .batch(global_batch_size)",
-    ),
-    Refusal(
-        "small-batch",
-        lambda: _model().fit(_batches(X, Y, rows=1), verbose=0),
-        ValueError,
-        "a batch of 1 rows is too small for 2 replicas",
-        "Make the batch size at least 2",
     ),
     Refusal(
         "steps-per-epoch",

@@ -40,11 +40,10 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
         training: Whether this is a `fit`'s training data.
 
     Raises:
-        ValueError: in a `fit`: a batch of fewer rows than replicas, or more steps than the data has batches.
+        ValueError: in a `fit`: more steps than the data has batches.
         DesynchronizedError: ranks have different models, data or step counts; the message has both values.
     """
     if training:
-        _check_batch(data, strategy.group.size)
         _check_steps(data)
     compare_over_ranks(facts_of(model, data, num_batches), strategy.group)
     if training and strategy.world.is_chief:
@@ -57,22 +56,23 @@ def begin_together(model: Any, data: DataDescription, num_batches: int | None, s
         _warn_of_idle_ranks(data, strategy.group.size)
 
 
-def _check_batch(data: DataDescription, size: int) -> None:
-    if data.is_local or data.batch_size is None or data.batch_size >= size:
-        return
-    raise ValueError(
-        f"a batch of {data.batch_size} rows is too small for {size} replicas: some would never get a row. The "
-        "batch size is that of the global batch, which is divided among the replicas. Make the batch size at "
-        f"least {size}; usual is the batch size of one worker times the number of workers (e.g. 32 * {size} = "
-        f"{32 * size}), with the learning rate scaled accordingly (paceline.scale_learning_rate). Or start at "
-        f"most {data.batch_size} workers. [small-batch]"
-    )
-
-
 def _warn_of_idle_ranks(data: DataDescription, size: int) -> None:
-    """By ``--shares`` a rank may have so small a part that it never gets a row of a full batch."""
+    """A rank never gets a row of a full batch: there are fewer rows than ranks, or ``--shares`` gives it none."""
+    if data.is_local or data.batch_size is None:
+        return
+    if data.batch_size < size:
+        _LOGGER.warning(
+            "a batch of %d rows is too small for %d workers, so some get no row of it and only wait: the numbers are "
+            "one worker's, but %d workers would have them as soon (paceline run --workers %d). Or make the batch size "
+            "larger: it is that of all workers together [small-batch]",
+            data.batch_size,
+            size,
+            data.batch_size,
+            data.batch_size,
+        )
+        return
     shares = shares_in()
-    if data.is_local or data.batch_size is None or len(shares) != size:
+    if len(shares) != size:
         return
     slices = [local_slice(data.batch_size, rank, size) for rank in range(size)]
     idle = [str(rank) for rank, (begin, end) in enumerate(slices) if begin == end and shares[rank]]

@@ -128,10 +128,10 @@ def _behind_batch(one: Any) -> str:
     if compat.kind_of(one) not in MAPS or not kinds & BATCHES:
         return ""
     name = name_of_map(one)
-    return (
-        f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches: before "
-        ".batch(), it would work on the rows of this rank"
-    )
+    told = f"everything before map `{name}` runs on all rows on every rank, as `{name}` takes whole batches"
+    if reason := reason_to_stay(one):
+        return f"{told}; before .batch() it would run on all rows, too, {reason}"
+    return f"{told}: before .batch(), it would work on the rows of this rank"
 
 
 def _is_dense(spec: Any) -> bool:
