@@ -57,6 +57,11 @@ def is_divided(model: Any) -> bool:
     return model in _models
 
 
+def waits_of(model: Any) -> StageWaits | None:
+    """What can be told of how long its stages wait; None: the model is not divided. Not collective: the chief asks."""
+    return _models[model].waits if model in _models else None
+
+
 def compiled_anew(model: Any) -> None:
     """Tells the pipeline of a model, if that has been divided already."""
     if model in _models:
