@@ -116,7 +116,6 @@ def _connected(port: int) -> Iterator[Editor]:
 
 @pytest.mark.processes
 def test_a_rank_waits_for_the_debugger_of_an_editor(tmp_path: Path, hold_ports: HoldPorts) -> None:
-    pytest.importorskip("debugpy")
     (tmp_path / "script.py").write_text(SCRIPT)
     [port] = hold_ports(1)
     program = start_python(

@@ -48,7 +48,6 @@ model.compile("sgd", "mse")
 x = np.random.default_rng(0).normal(size=(ROWS, 256)).astype("float32")
 data = tf.data.Dataset.from_tensor_slices((x, x[:, :1]))
 if KIND == "map":
-    kinds = tf.TensorSpec((256,)), tf.TensorSpec((1,))
     data = data.map(lambda row, label: tf.numpy_function(nap, (row, label), (tf.float32, tf.float32)))
     data = data.map(lambda row, label: (tf.ensure_shape(row, (256,)), tf.ensure_shape(label, (1,))))
 data = data.batch(BATCH).repeat()

@@ -1,5 +1,6 @@
 """A rank that is made slow in a known way is named, with the reason; where nobody is slow, nobody is."""
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -26,26 +27,21 @@ REASONS = {
 }
 
 
-@pytest.fixture
-def limited_group() -> Iterator[Path | None]:
-    """A control group whose processes get a part of a core; None: this user can make none."""
+@contextlib.contextmanager
+def limited_group() -> Iterator[Path]:
+    """A control group whose processes get a part of a core; skips the test where this user can make none."""
     version_1 = Path("/sys/fs/cgroup/cpu")
     group = (version_1 if version_1.exists() else Path("/sys/fs/cgroup")) / f"paceline-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError:
-        yield None
-        return
-    try:
-        if version_1.exists():
-            (group / "cpu.cfs_quota_us").write_text(str(int(QUOTA * 100_000)))
-        else:
-            (group / "cpu.max").write_text(f"{int(QUOTA * 100_000)} 100000")
+    quota = int(QUOTA * 100_000)
+    name, text = ("cpu.cfs_quota_us", f"{quota}") if version_1.exists() else ("cpu.max", f"{quota} 100000")
+    with contextlib.ExitStack() as made:
+        try:
+            group.mkdir()
+            made.callback(group.rmdir)
+            (group / name).write_text(text)
+        except OSError as fault:
+            pytest.skip(f"nobody but root makes control groups, where they are writable: {fault}")
         yield group
-    except OSError:
-        yield None
-    finally:
-        group.rmdir()
 
 
 def stragglers(folder: Path, kind: str, rank: int, *more: str) -> tuple[Ended, list[dict[str, Any]]]:
@@ -70,10 +66,9 @@ def stragglers(folder: Path, kind: str, rank: int, *more: str) -> tuple[Ended, l
         ),
     ],
 )
-def test_who_is_made_slow_is_named(tmp_path: Path, kind: str, rank: int, limited_group: Path | None) -> None:
-    if kind == "quota" and limited_group is None:
-        pytest.skip("only root may make a control group with a quota here")
-    ended, found = stragglers(tmp_path, kind, rank, str(limited_group))
+def test_who_is_made_slow_is_named(tmp_path: Path, kind: str, rank: int) -> None:
+    with limited_group() if kind == "quota" else contextlib.nullcontext() as group:
+        ended, found = stragglers(tmp_path, kind, rank, *([str(group)] if group else []))
     assert found, ended.output
     assert {event["straggler"] for event in found} == {rank}, ended.output
     assert any(reason in event["text"] for event in found for reason in REASONS[kind]), found

@@ -17,6 +17,7 @@ import numpy as np
 
 GENERATION, RANK = os.environ["PACELINE_GENERATION"], os.environ["PACELINE_RANK"]
 STEP_SECONDS, VALIDATION_SECONDS, SCRIPT_SECONDS = 0.15, 0.5, 1.5
+TOLD_SECONDS = 120.0
 BEFORE_DEATH_SECONDS = 1.0
 """What the account is to show as the time until a death is detected."""
 
@@ -25,7 +26,9 @@ def wait_until_told(step: int) -> None:
     """Until the launcher has heard of the step from all ranks, as `paceline status` says: it is exact then."""
     command = [sys.executable, "-m", "paceline", "status", os.environ["PACELINE_JOB_ID"], "--json"]
     heard: list[int | None] = []
+    give_up_at = time.monotonic() + TOLD_SECONDS
     while not heard or any(one is None or one < step for one in heard):
+        assert time.monotonic() < give_up_at, heard
         told = subprocess.run(command, capture_output=True, check=True, timeout=60)
         heard = [worker["step"] for worker in json.loads(told.stdout)["workers"] if worker["rank"] is not None]
 

@@ -6,7 +6,7 @@ import pytest
 from paceline.comm.process_facts import Facts, ProcessFacts
 from paceline.comm.step_account import StepAccount, Totals
 from paceline.comm.step_clock import NUM_NUMBERS, Phase, StepClock
-from paceline.pipeline.stage_waits import StageWaits
+from paceline.pipeline.stage_waits import waits_text
 from paceline.plan.costs import ChunkCost, Costs
 from paceline.plan.planning import Outline
 from paceline.plan.schedules import schedule_named
@@ -65,7 +65,7 @@ def test_what_stages_wait_is_of_no_rank_and_adds_up() -> None:
 
 def test_each_stage_is_told_of_as_the_mean_of_its_replicas() -> None:
     totals = totals_of_steps([30, 30, 20, 10], [7, 7, 17, 27], num_steps=21)
-    assert StageWaits(2, 2, None).told(totals) == "; stages wait 18 %, 55 %"
+    assert waits_text(totals, 2, 2, None) == "; stages wait 18 %, 55 %"
 
 
 def test_what_the_plan_expects_stands_beside() -> None:
@@ -73,10 +73,10 @@ def test_what_the_plan_expects_stands_beside() -> None:
         Outline(schedule_named("1f1b"), 2, 4), Costs((ChunkCost(1, 1, 1),) * 2)
     )  # each waits for one of five turns
     totals = totals_of_steps([30, 10], [7, 27], num_steps=21)
-    assert StageWaits(2, 1, expected).told(totals) == "; stages wait 18 %, 68 % (expected: 20 %, 20 %)"
+    assert waits_text(totals, 2, 1, expected) == "; stages wait 18 %, 68 % (expected: 20 %, 20 %)"
 
 
 def test_nothing_is_told_of_ranks_that_have_not_told() -> None:
-    assert StageWaits(2, 2, None).told(Totals(1)) == ""
-    assert StageWaits(2, 1, None).told(Totals(2)) == ""
-    assert StageWaits(1, 2, None).told(totals_of_steps([1, 1], [0, 0], num_steps=3)) == ""
+    assert waits_text(Totals(1), 2, 2, None) == ""
+    assert waits_text(Totals(2), 2, 1, None) == ""
+    assert waits_text(totals_of_steps([1, 1], [0, 0], num_steps=3), 1, 2, None) == ""

@@ -59,7 +59,7 @@ ROLES: Mapping[str, Role] = {
 """The task types that TensorFlow 2 knows, by name, in rank order, as they are where a job does not say otherwise."""
 
 SERVING_WORKER = Role(WORKER, Policy.REPLACEABLE, in_world=False)
-"""A worker beside parameter servers: it computes the steps that the chief deals, and may die alone."""
+"""A worker beside parameter servers: it computes the steps that the chief dispatches, and may die alone."""
 
 COORDINATED_DATA_WORKER = Role(DATA, Policy.FATAL, in_world=False, in_cluster=False)
 """The only data worker: all ranks wait for its batches, and another one would begin anew."""

@@ -21,7 +21,7 @@ Who calls what, in this order:
 
 A pipeline has no message 1: its step says when it reads (`input_begins`, `input_ended`) and when it waits for other
 stages (`others_begin`, `others_ended`), and the sum with which it ends carries the clocks (`tells`, `heard`). Under
-parameter servers the chief's step does the first two.
+parameter servers the chief says when it has its batches, and when it waits for workers.
 
 There is one clock for all threads, of the one `fit` that has begun it: what another `fit` does meanwhile, in a callback
 or in a thread, belongs to the phase in which it does so. Within a step Python's thread and those in which TensorFlow

@@ -144,7 +144,7 @@ class Engine:
         by_keras()
 
     def words_of_steps(self, model: Any, totals: Totals) -> str:
-        """What the chief's line about the time of steps says besides.
+        """What the chief's line about the time of steps says besides. The chief alone calls: no message may be needed.
 
         Args:
             model: That is trained.

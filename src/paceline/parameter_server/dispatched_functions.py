@@ -74,7 +74,7 @@ def cancel(model: Any) -> None:
         _dispatchers[model].cancel()
 
 
-class DealtLogs(dict[str, Any]):
+class DispatchedLogs(dict[str, Any]):
     """The logs of the steps that had ended when Keras asked.
 
     Args:
@@ -119,7 +119,7 @@ class DealtFunction:
             iterator: Over batches. If it is no iterator of a dataset, this waits for the steps (`train_on_batch`).
 
         Returns:
-            The logs of the steps that have ended, as `DealtLogs`. What is no dict of logs is that of one step at least.
+            The logs of the steps that have ended, as `DispatchedLogs`. What is no dict is that of one step at least.
 
         Raises:
             StopIteration: there are no more batches.
@@ -162,11 +162,11 @@ class DealtFunction:
     def logs(self) -> Any:
         """What the newest step returns, with metrics over all rows of the steps that have ended."""
         if self._newest is None:
-            return DealtLogs({}, self)
+            return DispatchedLogs({}, self)
         execution, outputs = self._newest
         results = iter(execution.home.results())
         logs = tf.nest.map_structure(lambda leaf: next(results) if is_of_metric(leaf) else leaf, outputs)
-        return DealtLogs({**logs, **self._staleness.logs()}, self) if isinstance(logs, dict) else logs
+        return DispatchedLogs({**logs, **self._staleness.logs()}, self) if isinstance(logs, dict) else logs
 
     def _take(self, execution: TracedExecution, ended: Ended) -> None:
         execution.home.add(ended.sums)

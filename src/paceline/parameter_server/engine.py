@@ -18,9 +18,9 @@ from paceline.parameter_server import atomic_updates, dispatched_functions, step
 from paceline.parameter_server.chief_metrics import as_it_is
 from paceline.parameter_server.dispatched_functions import (
     DealtFunction,
-    DealtLogs,
     DealtPrediction,
     Deferred,
+    DispatchedLogs,
     cancel,
     drain,
     end_pass,
@@ -129,7 +129,7 @@ class Servers(Engine):
 
     def epoch_logs(self, model: Any, logs: Any, by_keras: Callable[[Any], Any]) -> Any:
         """See `Engine`: once all its steps have ended."""
-        if not isinstance(logs, DealtLogs):
+        if not isinstance(logs, DispatchedLogs):
             return by_keras(logs)
         end_pass(model)
         # An evaluation that follows resets the metrics.
@@ -137,13 +137,13 @@ class Servers(Engine):
 
     def logs_by_now(self, logs: Any) -> Any:
         """See `Engine`: of the steps that have ended."""
-        return logs.now() if isinstance(logs, DealtLogs) else logs
+        return logs.now() if isinstance(logs, DispatchedLogs) else logs
 
     def logs_for(self, hook: str, callbacks: Sequence[Any], logs: Any) -> Any:
         """See `Engine`. Who looks at a batch's logs or outputs waits for them; the others let workers take steps."""
         match hook:
             case "on_train_batch_end" | "on_test_batch_end":
-                is_empty = isinstance(logs, DealtLogs) and not logs
+                is_empty = isinstance(logs, DispatchedLogs) and not logs
                 return logs.of_a_step() if is_empty and any(_looks_at_logs(one, hook) for one in callbacks) else logs
             case "on_predict_batch_end":
                 deferred = (logs or {}).get("outputs")

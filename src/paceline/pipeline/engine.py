@@ -18,7 +18,7 @@ from paceline.pipeline import deferred_variables, stage_updates
 from paceline.pipeline.built_models import build
 from paceline.pipeline.deferred_variables import without_values
 from paceline.pipeline.pipelined_functions import PipelinedFunction, PipelinedPrediction
-from paceline.pipeline.pipelined_model import compiled_anew, waits_of
+from paceline.pipeline.pipelined_model import compiled_anew, words_of_steps
 from paceline.pipeline.refused_models import refuse_outside_scope, refuse_xla
 from paceline.pipeline.stage_parts import stage_parts
 from paceline.pipeline.whole_saves import loaded_by_each, with_all_values
@@ -59,8 +59,7 @@ class Pipeline(Replicas):
 
     def words_of_steps(self, model: Any, totals: Totals) -> str:
         """See `Engine`: how long each stage waits for others, and was expected to."""
-        waits = waits_of(model)
-        return "" if waits is None else waits.told(totals)
+        return words_of_steps(model, totals)
 
     def function(self, model: Any, step: Function, by_keras: Function) -> Any:
         """See `Engine`."""

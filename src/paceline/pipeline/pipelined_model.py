@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from paceline.comm.step_account import Totals
 from paceline.errors import ConfigurationError
 from paceline.pipeline import compat
 from paceline.pipeline.broadcast_arrays import broadcast_to_all
@@ -22,7 +23,7 @@ from paceline.pipeline.micro_batches import rows_of_micro_batches
 from paceline.pipeline.shared_weights import SharedWeights
 from paceline.pipeline.stage_messages import StageMessages
 from paceline.pipeline.stage_updates import asks_other_stages
-from paceline.pipeline.stage_waits import StageWaits
+from paceline.pipeline.stage_waits import waits_text
 from paceline.pipeline.stage_walk import BatchEnds, StageWalk
 from paceline.pipeline.variable_homes import VariableHomes
 from paceline.pipeline.walked_batches import Batch
@@ -57,9 +58,9 @@ def is_divided(model: Any) -> bool:
     return model in _models
 
 
-def waits_of(model: Any) -> StageWaits | None:
-    """What can be told of how long its stages wait; None: the model is not divided. Not collective: the chief asks."""
-    return _models[model].waits if model in _models else None
+def words_of_steps(model: Any, totals: Totals) -> str:
+    """How long the stages of a model wait; empty: it is not divided. Not collective: the chief alone asks."""
+    return _models[model].words_of_steps(totals) if model in _models else ""
 
 
 def compiled_anew(model: Any) -> None:
@@ -84,7 +85,7 @@ class PipelinedModel:
         self.chunks = cut(model, division.layers, division.cuts)
         self.edges = tuple(self.chunks.edges)
         self.stage_of = self.schedule.places(strategy.stages)
-        self.waits = StageWaits(strategy.stages, strategy.replicas, division.expected)
+        self._expected = division.expected
         self.own = [number for number, stage in enumerate(self.stage_of) if stage == strategy.stage]
         self.stages_of = self._stages_of()
         """Of each variable of the model, in the order of the layers, the stages that have it."""
@@ -221,6 +222,10 @@ class PipelinedModel:
         world.clock.others_ended()
         world.clock.heard(group.size, total[len(numbers) :].astype(np.int64), num_steps=num_steps)
         return [float(number) for number in total[: len(numbers)]]
+
+    def words_of_steps(self, totals: Totals) -> str:
+        """How long each stage waits for others in some steps, and was expected to."""
+        return waits_text(totals, self._strategy.stages, self._strategy.replicas, self._expected)
 
     def packed(self, outputs: list[Any]) -> Any:
         """The flat outputs of the model, as the model returns them."""

@@ -8,6 +8,8 @@ import logging
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +23,6 @@ from paceline.cluster.options import read_variables
 from paceline.comm.world import World
 from paceline.events.bus import bus
 from paceline.events.worker_events import BatchDone, EpochBegan, Event, FaultInjected, FitBegan, FitEnded, StepDone
-from paceline.resilience.slowness import slow_down
 from paceline.store.folder import Folder
 from paceline.store.shards import TENSORS_FILE, rank_folder
 from paceline.store.staging import SNAPSHOT_PREFIX
@@ -128,7 +129,7 @@ class Chaos:
             case Action.DISK_FULL:
                 self._full_for = set()
             case Action.SLOW:
-                slow_down(fault.factor)
+                _slow_down(fault.factor)
             case Action.CORRUPT_SNAPSHOT:
                 self._corrupt()
                 _kill()
@@ -168,6 +169,29 @@ def _chaos(world: World, texts: tuple[str, ...], generation: int, seed: int, pid
     chaos = Chaos(tuple(fault for fault in faults if fault.rank == world.rank), generation, world.rank)
     bus.subscribe(chaos)
     return chaos
+
+
+_PERIOD_SECONDS = 0.02
+
+_STOP_AND_GO = f"""
+import os, signal, sys, time
+pid, stopped = int(sys.argv[1]), {_PERIOD_SECONDS} * (1 - 1 / float(sys.argv[2]))
+while os.getppid() == pid:  # it has not ended
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(stopped)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep({_PERIOD_SECONDS} - stopped)
+"""
+
+
+def _slow_down(factor: float) -> None:
+    """From now on, and until it ends, all that this process does takes `factor` times as long.
+
+    Another process stops it, and lets it go on, fifty times a second: so all of its threads are slow, and the kernel's
+    numbers are those of a process that really is.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _STOP_AND_GO, str(os.getpid()), str(factor)]
+    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _kill() -> NoReturn:
