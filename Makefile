@@ -96,6 +96,10 @@ docs: install ## docs/reference.md, docs/seams.md and the tables of docs/events.
 tutorials: install ## the code and the output in docs/tutorials/, from the examples (long; TUTORIALS=first_script for one page)
 	$(BIN)/python docs/make_tutorials.py $(TUTORIALS)
 
+.PHONY: pictures
+pictures: install ## the pictures in docs/pictures/ (a minute: two workers train; PICTURES=batch for one)
+	$(BIN)/python docs/make_pictures.py $(PICTURES)
+
 .PHONY: site
 site: $(SITE_STAMP) ## the pages and the API as a site in build/site; each warning is an error
 	$(SITE)/bin/sphinx-build --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs --doctree-dir build/doctrees . build/site

@@ -1,6 +1,6 @@
 """Is a commit slower than another? Both take turns in every measurement, on one machine, in about ten minutes.
 
-python benchmarks/compare.py OLD [NEW] [--only step models launch recovery snapshots memory] [--rounds N]
+python benchmarks/compare.py OLD [NEW] [--only step models pipelines servers ...] [--rounds N]
 
 OLD and NEW are commits; NEW is the working tree if it is left out. The benchmarks are those of the working tree, with
 either `src` in PYTHONPATH. A ratio is NEW over OLD within a round, as a median over rounds.
@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
-for folder in (HERE, HERE / "data_parallel", HERE / "recovery"):
+for folder in (HERE, HERE / "data_parallel", HERE / "recovery", HERE / "parameter_servers"):
     sys.path.insert(0, str(folder))
 
 import harness  # noqa: E402
@@ -130,6 +130,38 @@ def recovery(folders: list[Path], rounds: int) -> Rounds:
     return in_turns(measure, folders, rounds)
 
 
+def pipelines(folders: list[Path], rounds: int) -> Rounds:
+    """Steps of a Transformer in two stages, eight micro-batches."""
+    bench = bench_of("pipelines")
+    variants = [f"transformer:{schedule}:8" for schedule in ("gpipe", "1f1b", "zb_h1")]
+
+    def measure() -> dict[str, float]:
+        os.environ["BENCH_PARTS"] = "no"
+        found = bench.job(bench.STAGES, variants, 1)
+        return {
+            f"step of {variant.split(':')[1]}, two stages, ms": 1e3 * bench.slowest(found, variant)[0][0]
+            for variant in variants
+        }
+
+    return in_turns(measure, folders, rounds)
+
+
+def servers(folders: list[Path], rounds: int) -> Rounds:
+    """A parameter server, two workers, and their chief."""
+    bench = bench_of("parameter_servers")
+
+    def measure() -> dict[str, float]:
+        with bench.clusters.running(sys.executable, "paceline_process.py") as cluster:
+            found = {}
+            for together, steps in bench.STEPS.items():
+                cluster.turn(f"fit {together}")  # not counted: it traces
+                turn = cluster.turn(f"fit {together}")
+                found[f"step under servers, {together} together, ms"] = 1e3 * turn.seconds / steps
+            return found
+
+    return in_turns(measure, folders, rounds)
+
+
 def snapshots(folders: list[Path], rounds: int) -> Rounds:
     bench = bench_of("snapshots")
 
@@ -158,7 +190,7 @@ def memory(folders: list[Path], rounds: int) -> Rounds:
     return in_turns(measure, folders, rounds)
 
 
-QUESTIONS = {one.__name__: one for one in (step, models, launch, recovery, snapshots, memory)}
+QUESTIONS = {one.__name__: one for one in (step, models, pipelines, servers, launch, recovery, snapshots, memory)}
 
 
 def rows(found: Rounds) -> list[list[Any]]:

@@ -6,7 +6,7 @@ make tutorials TUTORIALS=--code             the code only: runs nothing
 
 A page is Markdown. A comment in front of a block, or in its place, says where the block comes from:
 
-    <!-- code: examples/train.py build_model -->    the file, or these of its functions and classes
+    <!-- code: examples/train.py build_model -->    the file, or these of its functions, classes and cells
     <!-- run -->                                    commands, typed in a copy of the folder examples/
     <!-- run: exit 75 -->                           the same, for commands that end with another exit code than 0
     <!-- output                                     what the commands above it have printed
@@ -37,6 +37,7 @@ _BLOCK = re.compile(
     r"^<!-- (?P<kind>code|run|output|file)(?P<says>(?:(?!-->).)*)-->\n(?:```(?P<language>\w+)\n(?P<text>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
+_CELL = re.compile(r"^# %% (\w+)\n(.*?)(?=^# %% |\Z)", re.MULTILINE | re.DOTALL)
 _SETTING = re.compile(r"^(only|tells): (.+)$", re.MULTILINE)
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\n]*\r(?!\n)|\x08")
 _VARIES = re.compile(
@@ -100,19 +101,19 @@ def with_code(page: str) -> str:
 
 
 def code(path: str, *names: str) -> str:
-    """The text of a file of the repository, or of the functions and classes at its top level with these names."""
+    """The text of a file of the repository, or of its functions, classes and cells ("# %% name") by these names."""
     text = (REPOSITORY / path).read_text(encoding="utf-8")
     if not names:
         return text
-    parts = {
-        node.name: (min([node.lineno, *(one.lineno for one in node.decorator_list)]), node.end_lineno)
-        for node in ast.parse(text).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    }
+    lines = text.splitlines()
+    parts = {name: cell.strip("\n") for name, cell in _CELL.findall(text)}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            parts[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
     if missing := [name for name in names if name not in parts]:
         raise ValueError(f"{path} has no {', '.join(missing)}; it has {', '.join(parts)}")
-    lines = text.splitlines()
-    return "\n\n\n".join("\n".join(lines[parts[name][0] - 1 : parts[name][1]]) for name in names) + "\n"
+    return "\n\n\n".join(parts[name] for name in names) + "\n"
 
 
 def with_output(page: str, run: Callable[[str, int], str], keep: Callable[[str, str], None]) -> str:

@@ -30,7 +30,7 @@ import numpy as np  # noqa: E402
 
 import paceline.events  # noqa: E402
 
-BATCH = 96
+BATCH = 384
 
 
 class Times(keras.callbacks.Callback):
@@ -67,11 +67,11 @@ def main() -> None:
     )
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     rows = np.random.default_rng(0)
-    x, y = rows.normal(size=(40 * BATCH, 28, 28, 1)).astype("float32"), rows.integers(0, 10, 40 * BATCH)
+    x, y = rows.normal(size=(16 * BATCH, 28, 28, 1)).astype("float32"), rows.integers(0, 10, 16 * BATCH)
     times = Times()
     paceline.events.subscribe(times.hear)
     try:
-        model.fit(x, y, batch_size=BATCH, epochs=-(-STEPS // 40), verbose=0, callbacks=[times])
+        model.fit(x, y, batch_size=BATCH, epochs=-(-STEPS // 16), verbose=0, callbacks=[times])
     finally:
         for spinner in spinners:
             spinner.kill()

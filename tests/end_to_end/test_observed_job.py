@@ -79,6 +79,42 @@ def test_weights_are_the_same_bits_and_each_step_of_each_rank_is_in_the_timeline
     assert runs == ["rank 0", "rank 1"]
 
 
+def test_operations_of_the_steps_of_a_timeline_are_those_of_each_rank_in_these_steps(
+    tmp_path: Path, plain: list[list[bytes]]
+) -> None:
+    assert trained(tmp_path, "--observe", "seen", "--timeline", "40:44") == (plain, [])
+    events = trace_of(tmp_path / "seen")
+    own = {
+        event["pid"]: int(event["args"]["name"].split()[1].rstrip(":"))
+        for event in events
+        if event["name"] == "process_name" and event["args"]["name"].endswith("TensorFlow's operations")
+    }
+    assert sorted(own.values()) == [0, 1]
+    ranks = {
+        event["tid"]: int(event["args"]["name"].split()[1])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"].startswith("rank ")
+    }
+    for process, rank in own.items():
+        steps = [
+            event
+            for event in events
+            if ranks.get(event["tid"]) == rank and event["name"] in {f"step {number}" for number in range(40, 45)}
+        ]
+        operations = [event for event in events if event["ph"] == "X" and event["pid"] == process]
+        products = [event for event in operations if "MatMul" in event["name"]]
+        assert len(products) >= 5 * 3, "two layers forward, and one and a half backward, of each of five steps"
+        began, ended = min(one["ts"] for one in steps), max(one["ts"] + one["dur"] for one in steps)
+        assert all(began - 1000 <= one["ts"] and one["ts"] + one["dur"] <= ended + 1000 for one in products)
+
+
+def test_a_timeline_of_steps_that_are_not_made_says_so_once(tmp_path: Path, plain: list[list[bytes]]) -> None:
+    weights_of_ranks, told = trained(tmp_path, "--observe", "seen", "--timeline", "400")
+    assert weights_of_ranks == plain
+    [line] = told
+    assert "has not made step 400" in line
+
+
 def test_a_rank_that_is_killed_leaves_its_steps_and_its_end(tmp_path: Path) -> None:
     ended = run_workers(2, "--observe", "seen", SCRIPT, tmp_path / "weights", "dies", folder=tmp_path)
     assert ended.code != 0

@@ -47,7 +47,7 @@ def test_a_slow_worker_gets_fewer_rows_and_the_chief_says_so(worlds: Worlds) -> 
     case = worlds.of(2, shares="auto").run(SCRIPT, "clocks_of_a_slow_worker")
     assert case.same == {"rows": [8, 4]}
     assert "rank 1 gets 4 of 12 rows from batch " in case.output
-    assert "it computes 2.0 times as long per row; --shares 8,4 would fix that [shares]" in case.output
+    assert "it computes 2.0 times as long per row; --shares 8,4 would keep these shares [shares]" in case.output
 
 
 @pytest.mark.slow

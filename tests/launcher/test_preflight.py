@@ -33,13 +33,26 @@ def test_all_that_cannot_be_right_is_named_at_once(tmp_path: Path, monkeypatch: 
         communication="nccl",
         observe=tmp_path / "seen",
         events=tmp_path / "seen" / "events.jsonl",
+        timeline="9:3",
     )
     with pytest.raises(ConfigurationError) as refused:
         preflight.refuse_impossible(job)
     message = str(refused.value)
-    for named in ("--secret-file", "gone", "--snapshot-dir", "--communication mpi", "which --observe writes"):
+    for named in (
+        "--secret-file",
+        "gone",
+        "--snapshot-dir",
+        "--communication mpi",
+        "which --observe writes",
+        "--timeline",
+    ):
         assert named in message
     assert message.endswith("[option]")
+
+
+def test_operations_need_a_folder_for_the_timeline() -> None:
+    with pytest.raises(ConfigurationError, match="without --observe FOLDER"):
+        preflight.refuse_impossible(job_with(timeline="3:9"))
 
 
 def test_no_ssh_client_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

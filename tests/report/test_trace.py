@@ -7,11 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.report.made_jobs import MILLISECOND, SECOND, MadeJob
+from tests.report.made_jobs import JOB_ID, MICROSECOND, MILLISECOND, SECOND, MadeJob
 
 from paceline.events.head_events import HostLost, RankEnded
 from paceline.events.worker_events import SnapshotTaken, StragglerFound
+from paceline.observe.step_files import OPERATION, Header, head_of, name_of
 from paceline.report.host_clocks import HostClock, Sample
 from paceline.report.trace import trace_lines, write_trace
 
@@ -162,3 +164,31 @@ def test_between_measurements_a_clock_is_followed_and_beyond_them_it_may_drift()
     assert abs(clock.here(502_000) - 500_000) <= 1
     assert clock.error_ns(1000, 1_003_000) == 20
     assert clock.error_ns(1000, 2_003_000) == 20 + 100
+
+
+def test_operations_of_a_rank_stand_in_a_process_of_its_own_without_those_that_cross(tmp_path: Path) -> None:
+    made = MadeJob(tmp_path, ["a", "b"], {"b": lambda _: 3 * SECOND})
+    made.measure()
+    made.steps(3)
+    began = made.times[1] + 3 * SECOND  # by the clock of host b
+    names = ("main", 'a "quoted" step', "MatMul", "Relu")
+    rows = [
+        [0, 1, began, began + 100 * MICROSECOND],
+        [0, 3, began + 60 * MICROSECOND, began + 120 * MICROSECOND],  # crosses the end of the one that was longer
+        [0, 2, began + 10 * MICROSECOND, began + 50 * MICROSECOND],
+    ]
+    header = Header(JOB_ID, 1, 1, "b", names, len(OPERATION), began, 0)
+    (tmp_path / "ranks" / name_of(1, 1, "operations")).write_bytes(head_of(header) + np.array(rows, "<i8").tobytes())
+    trace = trace_of(made.end(), tmp_path / "trace.json.gz")
+    [process] = [
+        event["pid"]
+        for event in trace["traceEvents"]
+        if event["name"] == "process_name" and event["args"]["name"] == "rank 1: TensorFlow's operations"
+    ]
+    of_process = {track: events for track, events in slices(trace).items() if track[0] == process}
+    [(track, events)] = of_process.items()
+    assert_nested(events)
+    assert [event["name"] for event in events] == ['a "quoted" step', "MatMul"]
+    here = (made.times[1] - made.began_at) // 1000
+    assert abs(events[0]["ts"] - here) <= 400, "on the launcher's clock, within the error of the measurement"
+    assert not any(events for other, events in slices(trace).items() if other[1] == track[1] and other != track)

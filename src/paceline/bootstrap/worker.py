@@ -26,7 +26,9 @@ from paceline.bootstrap.tracker_runs import tell_of_runs
 from paceline.cluster import environment
 from paceline.cluster.communication import Communication, communication
 from paceline.cluster.evaluator_task import is_evaluator
+from paceline.cluster.job_options import JobOptions
 from paceline.cluster.launched import launched_identity
+from paceline.cluster.options import read_variables
 from paceline.cluster.spec import DATA
 from paceline.comm.world import World, current_world
 from paceline.data.order.seeds import agree_seeds, draw_at_first_import_of_keras
@@ -114,6 +116,10 @@ def _prepare_tensorflow(world: World) -> None:
 
     use_job_seed(world.identity.seed)
     name_own_devices(world.place)
+    if world.observed_in is not None and (steps := read_variables(JobOptions, os.environ, "timeline").timeline):
+        from paceline.strategy.operation_timeline import keep_operations  # most jobs have none
+
+        keep_operations(world, world.observed_in, steps)
 
 
 def _leave_after(world: World, error: BaseException) -> NoReturn:

@@ -114,6 +114,16 @@ class JobOptions(OptionTable):
         metavar="FOLDER",
         use=Use.RANKS,
     )
+    timeline: str | None = option(
+        None,
+        "With --observe: also put TensorFlow's operations in these optimizer steps into the timeline, of every rank. "
+        "Steps count from 1, over the whole job. Default: no operations.",
+        metavar="STEP[:LAST]",
+        check=Grammar(
+            "0*[1-9][0-9]{0,11}(:0*[1-9][0-9]{0,11})?", "a step from 1 on, or the first and the last", "100:110"
+        ),
+        use=Use.RANKS,
+    )
     start_timeout_seconds: float | None = option(
         None,
         "How long the workers may take to connect to each other, counted from when all have started to connect. "

@@ -89,9 +89,9 @@ class World:
         self.communication = Communication.MPI
         """What carries the numbers, from `connect_through` on."""
         observe = read_variables(JobOptions, os.environ, "observe").observe
-        self._observe = observe.absolute() if observe is not None and self.launched and line is not None else None
-        """Where this rank keeps its steps, as seen from where it starts. Without a launcher nobody would read them; a
-        process that the script starts has this rank's variables, but no line to the agent."""
+        self.observed_in = observe.absolute() if observe is not None and self.launched and line is not None else None
+        """Where this rank keeps its steps, as seen from where it starts; None: nowhere. Without a launcher nobody would
+        read them; a process that the script starts has this rank's variables, but no line to the agent."""
         self.flags = StepFlags()
         """What ranks want of each other at the end of a step."""
         self.sharing: Sharing | None = None
@@ -116,14 +116,14 @@ class World:
         from paceline.comm.step_clock import StepClock  # needs NumPy, as only a script that trains does
 
         clock = StepClock()
-        if self._observe is not None:
+        if self.observed_in is not None:
             from paceline.comm.step_recorder import StepRecorder  # most jobs have none
 
             def failed(reason: str) -> None:
                 clock.note = None
                 bus.emit(RecordsFailed(self.rank, reason))
 
-            self.recorder = StepRecorder(self._observe, self.identity, socket.gethostname(), failed)
+            self.recorder = StepRecorder(self.observed_in, self.identity, socket.gethostname(), failed)
             clock.note = self.recorder.note
             bus.subscribe(self.recorder.hear)
             self.recorder.start()

@@ -129,14 +129,14 @@ def line_of_change(shares: Shares, first: int) -> str:
     """What the chief says when workers get other rows; pure.
 
     >>> line_of_change((42, 21), 29)
-    'rank 1 gets 21 of 63 rows from batch 30 of the data on: it computes 2.0 times as long per row; --shares 42,21 would fix that [shares]'
+    'rank 1 gets 21 of 63 rows from batch 30 of the data on: it computes 2.0 times as long per row; --shares 42,21 would keep these shares [shares]'
     """  # noqa: E501
     rank = min(range(len(shares)), key=lambda rank: shares[rank])
     others = sorted(rows for other, rows in enumerate(shares) if other != rank)
     ratio = others[len(others) // 2] / max(1, shares[rank])
     return (
         f"rank {rank} gets {shares[rank]} of {sum(shares)} rows from batch {first + 1} of the data on: it computes "
-        f"{ratio:.1f} times as long per row; --shares {','.join(map(str, shares))} would fix that [shares]"
+        f"{ratio:.1f} times as long per row; --shares {','.join(map(str, shares))} would keep these shares [shares]"
     )
 
 

@@ -38,6 +38,7 @@ def refuse_impossible(job: JobDescription) -> None:
         _folder_fault("--observe", options.observe),
         _file_fault("--secret-file", options.secret_file),
         _events_fault(options),
+        _timeline_fault(options),
     ]
     if is_worker and options.snapshot_dir is not None:
         faults.append(_snapshots_fault(options.snapshot_dir))
@@ -110,6 +111,18 @@ def _events_fault(options: JobOptions) -> str:
     if options.events.absolute() != options.observe.absolute() / EVENTS:
         return ""
     return f"--events: received {str(options.events)!r}, which --observe writes; expected another file"
+
+
+def _timeline_fault(options: JobOptions) -> str:
+    """Whether there are no such steps, or no timeline that could have them."""
+    if options.timeline is None:
+        return ""
+    first, _, last = options.timeline.partition(":")
+    if last and int(last) < int(first):
+        return f"--timeline: received {options.timeline!r}; expected the first step and then the last, as in 100:110"
+    if options.observe is None:
+        return f"--timeline: received {options.timeline!r} without --observe FOLDER, in which the timeline is kept"
+    return ""
 
 
 def doubts(job: JobDescription, variables: Mapping[str, str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
     0003-1.steps     single phases of the last steps, of rank 3 in generation 1
     0003-1.blocks    sums over all steps, in at most some thousand blocks
     0000-1.waiting   who has waited, and for whom, in as many: the chief's
+    0003-1.operations  TensorFlow's operations in the steps of ``--timeline``
 
 A file is a line of JSON and then rows of 64-bit integers; a row that is not whole is not there. Times are nanoseconds
 of the monotonic clock of the rank's host.
@@ -13,6 +14,8 @@ Of single phases a row is an *entry*: the upper bits are a number, the lower fou
     FIRST, AWAITED  the step that has just ended had no first message: its first phase was `INPUT` all the time (so
                   long), of which it awaited its batch so long, and computed then; −1: nobody knows
     STEP          the optimizer step of the job that is done
+
+A row of operations is `OPERATION`; the names are in the place of the phases.
 """
 
 import array
@@ -48,7 +51,7 @@ class Header(Record, frozen=True):
     generation: int
     host: str
     phases: tuple[str, ...]
-    """The names of the phases, by number."""
+    """The names of the phases, by number; of operations and their threads."""
     width: int
     """How many numbers a row has."""
     monotonic_ns: int
@@ -56,10 +59,12 @@ class Header(Record, frozen=True):
     """Since 1970, at that time: for hosts whose clocks nobody has measured."""
 
 
-KINDS = ("steps", "blocks", "waiting")
+KINDS = ("steps", "blocks", "waiting", "operations")
 BLOCK = ("first_step", "last_step", "began_ns", "ended_ns")
 """How a row of ``.blocks`` and of ``.waiting`` begins. The first goes on with nanoseconds in each phase; the other with
 those that each rank has waited, and then those that all others together have waited for each."""
+OPERATION = ("thread", "name", "began_ns", "ended_ns")
+"""A row of ``.operations``; thread and name are places in the header's names."""
 
 _NAME = re.compile(rf"(\d+)-(\d+)\.({'|'.join(KINDS)})", re.ASCII)
 

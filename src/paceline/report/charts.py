@@ -7,7 +7,7 @@ from typing import Any
 from paceline.report.drawing import COLUMN_INCHES, svg
 from paceline.report.summary import WORDS, HeatMap
 
-_COLOURS = dict(
+COLOURS = dict(
     zip(
         WORDS,
         (
@@ -61,7 +61,7 @@ def bars(shares: Mapping[str, Mapping[str, float]]) -> str:
             if any(
                 part > 0.001 * max(sum(shares[name].values()), 1e-9) for part, name in zip(parts, names, strict=True)
             ):
-                axes.barh(names, parts, left=ends, label=word, color=_COLOURS[word])
+                axes.barh(names, parts, left=ends, label=word, color=COLOURS[word])
                 ends = [end + part for end, part in zip(ends, parts, strict=True)]
         axes.invert_yaxis()
         axes.set_xlabel("seconds")

@@ -1,6 +1,7 @@
 """The timeline of all ranks: ``trace.json.gz``, in the format of Chrome's traces, which ui.perfetto.dev shows. Pure.
 
     a process for each host, with a thread for each rank     its steps, and within them phases
+    a process for each rank of ``--timeline``                TensorFlow's operations, by thread
     a process for the job                                    epochs, restarts, the loss of hosts
 
 Times are whole microseconds since the job's beginning, each rounded down by itself: what lies within a step lies within
@@ -13,12 +14,15 @@ import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from paceline.observe.step_files import StepFile
 from paceline.report.host_clocks import HostClock
 from paceline.report.kept_job import Event, KeptJob
 from paceline.report.step_spans import Step, began_of, steps_of, until
 
 _JOB = 1
 """The process of the job. A viewer takes 0 for the idle process of a kernel."""
+_MAX_THREADS = 1_000_000
+"""Of a process: a viewer wants numbers of threads that no other process has."""
 _WORDS = {"count": "first message", "whole": "input and compute", "snapshot": "copy for a snapshot"}
 _OF_JOB = {
     "GenerationBegan": "generation {generation} begins",
@@ -84,6 +88,8 @@ def trace_lines(job: KeptJob) -> Iterator[str]:
             yield from _slice(where, f"steps {block.first_step}–{block.last_step}", *times)
         for step in steps_of(file):
             yield from _step_lines(step, where, clock, began_at)
+    for process, file in enumerate(job.of("operations"), _JOB + 1 + len(processes)):
+        yield from _operation_lines(file, process, job.clock_of(file), began_at)
     for event in job.events:
         if (instant := _instant(event, tracks, began_at)) is not None:
             yield instant
@@ -102,6 +108,26 @@ def _step_lines(step: Step, where: tuple[int, int], clock: HostClock, began_at: 
         since = ended
 
 
+def _operation_lines(file: StepFile, process: int, clock: HostClock, began_at: int) -> Iterator[str]:
+    """A track for each thread of a rank."""
+    names = file.header.phases
+    yield _name("process_name", process, process, f"rank {file.header.rank}: TensorFlow's operations")
+    by_thread: dict[int, list[tuple[int, int, int]]] = {}
+    for thread, name, began, ended in file.rows():
+        times = _microseconds(clock, began_at, began, ended)
+        by_thread.setdefault(thread, []).append((times[0], -times[1], name))
+    for number, (thread, operations) in enumerate(by_thread.items()):
+        where = (process, _MAX_THREADS * process + number)
+        yield _name("thread_name", *where, names[thread])
+        open_until: list[int] = []
+        for began, negative_end, name in sorted(operations):
+            while open_until and open_until[-1] <= began:
+                open_until.pop()
+            if not open_until or -negative_end <= open_until[-1]:  # else a viewer drops it
+                open_until.append(-negative_end)
+                yield from _slice(where, names[name], began, -negative_end)
+
+
 def _microseconds(clock: HostClock, began_at: int, *times: int) -> list[int]:
     return [(clock.here(time) - began_at) // 1000 for time in times]
 
@@ -109,7 +135,8 @@ def _microseconds(clock: HostClock, began_at: int, *times: int) -> list[int]:
 def _slice(where: tuple[int, int], name: str, began: int, ended: int) -> Iterator[str]:
     if ended > began:  # else too short for a place in the timeline
         process, thread = where
-        yield f'{{"ph":"X","pid":{process},"tid":{thread},"ts":{began},"dur":{ended - began},"name":"{name}"}}'
+        times = f'"ts":{began},"dur":{ended - began}'
+        yield f'{{"ph":"X","pid":{process},"tid":{thread},{times},"name":{json.dumps(name)}}}'
 
 
 def _name(what: str, process: int, thread: int, name: str) -> str:

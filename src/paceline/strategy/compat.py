@@ -41,6 +41,7 @@ newer one, this is the only file to mend.
 | `ops.RegisterGradient`, `.gradient_registry._registry` | keeps custom gradients, and their graphs, for ever |
 | `FuncGraph.outer_graph` | the graph around one |
 | `ops.get_default_graph` | to know in which graph a collective is built (the public one is the v1 alias of it) |
+| `tsl.profiler.protobuf.xplane_pb2` | what TensorFlow's profiler writes (`operation_timeline.py`) |
 | `tensorflow._api.v2` (modules) | the copies of `tf.distribute`; `bootstrap/drop_in.py` waits for their import |
 """
 
@@ -90,6 +91,7 @@ try:
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
     from tensorflow.python.ops.script_ops import EagerFunc
     from tensorflow.python.ops.script_ops import _py_funcs as python_functions
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
 
     may_record = record.could_possibly_record
     _ = ConcreteFunction._call_flat
@@ -338,6 +340,7 @@ __all__ = [
     "UnaryUnchangedStructureDataset",
     "UpdateContext",
     "WhileBodyFuncGraph",
+    "XSpace",
     "call_config",
     "context",
     "create_mirrored_variable",

@@ -41,6 +41,7 @@ def test_every_option_that_concerns_a_hosts_workers_arrives(tmp_path: Path, monk
         network_interface="eth0,eth1",
         snapshot_dir="/a folder/s",
         observe=Path("/a folder/seen"),
+        timeline="3:7",
         snapshot_every="2.5s",
         snapshot_keep="4",
         hang_timeout_seconds=7.5,
