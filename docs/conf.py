@@ -61,6 +61,10 @@ html_copy_source = False
 html_show_copyright = False
 
 
+PICTURES = "https://raw.githubusercontent.com/paceline/paceline/main/docs/pictures"
+"""Where the README has them for the package index."""
+
+
 class LinksToApi(SphinxPostTransform):
     """`paceline.rank()` in the text of any page leads to its description."""
 
@@ -71,7 +75,7 @@ class LinksToApi(SphinxPostTransform):
         names = self.env.domains.python_domain.objects
         for literal in list(self.document.findall(nodes.literal)):
             name = literal.astext().partition("(")[0].lstrip("@")
-            if name in names and not isinstance(literal.parent, nodes.reference | addnodes.pending_xref | nodes.title):
+            if name in names and not _is_within(literal, nodes.reference | addnodes.pending_xref | nodes.title):
                 reference = addnodes.pending_xref(
                     "", refdomain="py", reftype="obj", reftarget=name, refdoc=self.env.docname, refexplicit=True
                 )
@@ -79,8 +83,17 @@ class LinksToApi(SphinxPostTransform):
                 reference += literal
 
 
+def _is_within(node: Any, kinds: Any) -> bool:
+    """Whether a node is in one of these kinds, at any depth: a link in a link would be one without a text."""
+    while (node := node.parent) is not None:
+        if isinstance(node, kinds):
+            return True
+    return False
+
+
 def _add_contents(app: Sphinx, docname: str, content: list[str]) -> None:
-    """The pages that an index page names become its part of the navigation."""
+    """The pages that an index page names become its part of the navigation; pictures of the README are local ones."""
+    content[0] = content[0].replace(PICTURES, f"{Path(docname).parent / 'docs/pictures'}")
     content[0] += site_pages.toctree(Path(app.srcdir), docname)
 
 
