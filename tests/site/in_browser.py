@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -12,18 +13,29 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
 REPOSITORY = Path(__file__).parents[2]
 SITE = REPOSITORY / "build" / "site"
+TO_START, SEARCH = "index.html", "search.html"
+"""A page that leads to another one at once, and one whose heading is in the theme's hands."""
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
 NARROW = {"width": 360, "height": 740}
 RULES = ["color-contrast", "document-title", "empty-heading", "heading-order", "html-has-lang", "image-alt"]
 RULES += ["duplicate-id-aria", "label", "link-name", "page-has-heading-one"]
 
+_ROW = re.compile(r"^\| .+ \| `(.+)` \| \[.+\]\((\S+)\.md(?:#(\S+))?\) \|$", re.MULTILINE)
+"""The words typed and the page, of a row of docs/questions.md."""
+
+
+def _asked_by_a_reader() -> dict[str, str]:
+    """The tables of docs/questions.md. The site has a page for each code of docs/troubleshooting.md."""
+    rows = _ROW.findall((REPOSITORY / "docs" / "questions.md").read_text(encoding="utf-8"))
+    return {words: f"docs/errors/{code}" if code else f"docs/{page}" for words, page, code in rows}
+
+
 QUESTIONS = {
     "resume after failure": "docs/snapshots",
-    "exit code 75": "docs/reference",
     "data-differs": "docs/errors/data-differs",
     "Horovod": "docs/migration",
     "Kubernetes manifest": "docs/render",
@@ -32,6 +44,7 @@ QUESTIONS = {
     "embedding larger than worker": "docs/parameter_servers",
     "max-restarts": "docs/snapshots",
     "BatchNormalization own rows": "docs/step_costs",
+    **_asked_by_a_reader(),
 }
 """What somebody types, and the page that must be among the first results."""
 AMONG = 5
@@ -121,12 +134,16 @@ class Visit:
         self.page.set_default_timeout(120_000)
         self.page.on("console", lambda said: self._fault(said.text) if said.type in ("error", "warning") else None)
         self.page.on("pageerror", lambda error: self._fault(str(error)))
-        self.page.on("requestfailed", lambda request: self._fault(f"failed: {request.url}"))
+        self.page.on("requestfailed", lambda request: self._failed(request))
         self.page.on("response", lambda got: self._fault(f"{got.status}: {got.url}") if got.status >= 400 else None)
         self.page.on("request", lambda request: self._check(request.url))
 
     def _fault(self, text: str) -> None:
         self.faults.append(text)
+
+    def _failed(self, request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # that of the page before, which was left while its icon was loading
+            self._fault(f"failed: {request.url}")
 
     def _check(self, url: str) -> None:
         if not url.startswith((f"{self.address}/", "data:", "blob:")):
@@ -155,7 +172,13 @@ def _violations(page: Page) -> list[str]:
     return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in violations for node in one["nodes"]]
 
 
-@pytest.mark.parametrize("path", PAGES)
+def test_the_root_leads_to_the_first_page(visit: Visit) -> None:
+    visit.open(TO_START)
+    visit.page.wait_for_url("**/docs/index.html")
+    assert not visit.faults
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path != TO_START])
 def test_a_page_loads_on_a_phone(path: str, visit: Visit) -> None:
     """No error, no request to another host, nothing beside the screen."""
     visit.open(path)
@@ -163,7 +186,7 @@ def test_a_page_loads_on_a_phone(path: str, visit: Visit) -> None:
     assert not visit.faults
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [path for path in PAGES if path not in (TO_START, SEARCH)])
 def test_a_page_can_be_read_by_day_and_by_night(path: str, visit: Visit) -> None:
     visit.page.emulate_media(color_scheme="light")
     visit.open(path)
