@@ -1,4 +1,4 @@
-"""Is a commit slower than another? Both take turns in every measurement, on one machine, in about ten minutes.
+"""Is a commit slower than another? Both take turns in every measurement, on one machine; some minutes a question.
 
 python benchmarks/compare.py OLD [NEW] [--only step models pipelines servers ...] [--rounds N]
 

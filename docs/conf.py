@@ -93,7 +93,7 @@ def _is_within(node: Any, kinds: Any) -> bool:
 
 def _add_contents(app: Sphinx, docname: str, content: list[str]) -> None:
     """The pages that an index page names become its part of the navigation; pictures of the README are local ones."""
-    content[0] = content[0].replace(PICTURES, f"{Path(docname).parent / 'docs/pictures'}")
+    content[0] = content[0].replace(PICTURES, "docs/pictures")
     content[0] += site_pages.toctree(Path(app.srcdir), docname)
 
 

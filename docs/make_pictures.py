@@ -1,4 +1,4 @@
-"""Draws the pictures in docs/pictures/: make pictures (two minutes: it trains), make pictures PICTURES=batch for one.
+"""Draws the pictures in docs/pictures/: make pictures (a minute: it trains), make pictures PICTURES=batch for one.
 
 batch      what two workers do with a batch
 killed     a terminal in which a worker is killed: what the tutorial of the first script has printed
@@ -19,11 +19,12 @@ from typing import Any
 
 from make_tutorials import FOLDER as TUTORIALS
 from make_tutorials import REPOSITORY, Block, blocks_of, folder_of_examples, variables
+from matplotlib.patches import Rectangle
 
 from paceline.report.charts import COLOURS, bars
 from paceline.report.drawing import COLUMN_INCHES, svg
 from paceline.report.kept_job import KeptJob, read_job
-from paceline.report.step_spans import Step, steps_of
+from paceline.report.step_spans import steps_of
 from paceline.report.summary import WORDS, groups_of, means, seconds_by_rank
 
 FOLDER = REPOSITORY / "docs" / "pictures"
@@ -76,18 +77,12 @@ def batch() -> str:
 
 
 def _box(axes: Any, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
-    axes.add_patch(_patches().Rectangle((x, y), width, height, facecolor=colour, edgecolor="#555555", linewidth=0.8))
+    axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor="#555555", linewidth=0.8))
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8)
 
 
 def _arrow(axes: Any, begin: tuple[float, float], end: tuple[float, float]) -> None:
     axes.annotate("", end, begin, arrowprops={"arrowstyle": "->", "color": "#555555"})
-
-
-def _patches() -> Any:
-    from matplotlib import patches
-
-    return patches
 
 
 def killed() -> str:
@@ -139,10 +134,10 @@ def _folded(line: str) -> Iterator[str]:
 def timeline(job: KeptJob) -> str:
     """Some steps of all ranks, on one clock."""
     files = {file.header.rank: file for file in job.of("steps")}
-    steps = {rank: list(_numbered(steps_of(file))) for rank, file in files.items()}
+    steps = {rank: [step for step in steps_of(file) if step.number is not None] for rank, file in files.items()}
     last = min(max(step.number or 0 for step in of_rank) for of_rank in steps.values()) // 2
     shown = {
-        rank: [step for step in of_rank if step.number is not None and last - _NUM_STEPS < step.number <= last]
+        rank: [step for step in of_rank if last - _NUM_STEPS < (step.number or 0) <= last]
         for rank, of_rank in steps.items()
     }
     began = min(step.began for of_rank in shown.values() for step in of_rank)
@@ -167,10 +162,6 @@ def timeline(job: KeptJob) -> str:
 
 
 _WORD_OF = {phase: word for word, phases in WORDS.items() for phase in phases}
-
-
-def _numbered(steps: Iterator[Step]) -> Iterator[Step]:
-    return (step for step in steps if step.number is not None)
 
 
 def report(job: KeptJob) -> str:

@@ -43,6 +43,7 @@ from paceline.observe.failure import (
     write_stacks_of_crash,
     write_stacks_when_asked,
 )
+from paceline.observe.step_files import steps_of_timeline
 from paceline.resilience.job_end import watch_for_job_end
 from paceline.resilience.schedule import end_preemption
 
@@ -119,7 +120,7 @@ def _prepare_tensorflow(world: World) -> None:
     if world.observed_in is not None and (steps := read_variables(JobOptions, os.environ, "timeline").timeline):
         from paceline.strategy.operation_timeline import keep_operations  # most jobs have none
 
-        keep_operations(world, world.observed_in, steps)
+        keep_operations(world, world.observed_in, steps_of_timeline(steps))
 
 
 def _leave_after(world: World, error: BaseException) -> NoReturn:

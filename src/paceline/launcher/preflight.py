@@ -12,6 +12,7 @@ from paceline.cluster.options import PREFIX, rows
 from paceline.errors import ConfigurationError
 from paceline.launcher.job import JobDescription
 from paceline.launcher.workers.host_resources import may_have_gpus, usable_cores
+from paceline.observe.step_files import steps_of_timeline
 
 BYTES_OF_WORKER = 600_000_000
 """What a process of its own has of TensorFlow and Keras, before a model and data: measured in `benchmarks/memory`."""
@@ -117,8 +118,7 @@ def _timeline_fault(options: JobOptions) -> str:
     """Whether there are no such steps, or no timeline that could have them."""
     if options.timeline is None:
         return ""
-    first, _, last = options.timeline.partition(":")
-    if last and int(last) < int(first):
+    if not steps_of_timeline(options.timeline):
         return f"--timeline: received {options.timeline!r}; expected the first step and then the last, as in 100:110"
     if options.observe is None:
         return f"--timeline: received {options.timeline!r} without --observe FOLDER, in which the timeline is kept"

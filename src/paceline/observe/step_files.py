@@ -1,8 +1,8 @@
 """The files in which each rank keeps its steps for ``--observe DIR``: ``DIR/ranks``; written by ranks, read by reports.
 
-    0003-1.steps     single phases of the last steps, of rank 3 in generation 1
-    0003-1.blocks    sums over all steps, in at most some thousand blocks
-    0000-1.waiting   who has waited, and for whom, in as many: the chief's
+    0003-1.steps       single phases of the last steps, of rank 3 in generation 1
+    0003-1.blocks      sums over all steps, in at most some thousand blocks
+    0000-1.waiting     who has waited, and for whom, in as many: the chief's
     0003-1.operations  TensorFlow's operations in the steps of ``--timeline``
 
 A file is a line of JSON and then rows of 64-bit integers; a row that is not whole is not there. Times are nanoseconds
@@ -15,7 +15,7 @@ Of single phases a row is an *entry*: the upper bits are a number, the lower fou
                   long), of which it awaited its batch so long, and computed then; −1: nobody knows
     STEP          the optimizer step of the job that is done
 
-A row of operations is `OPERATION`; the names are in the place of the phases.
+A row of operations is an `OPERATION`.
 """
 
 import array
@@ -50,8 +50,8 @@ class Header(Record, frozen=True):
     rank: int
     generation: int
     host: str
-    phases: tuple[str, ...]
-    """The names of the phases, by number; of operations and their threads."""
+    names: tuple[str, ...]
+    """Of the phases, by number; in a file of operations of those and of their threads."""
     width: int
     """How many numbers a row has."""
     monotonic_ns: int
@@ -64,7 +64,7 @@ BLOCK = ("first_step", "last_step", "began_ns", "ended_ns")
 """How a row of ``.blocks`` and of ``.waiting`` begins. The first goes on with nanoseconds in each phase; the other with
 those that each rank has waited, and then those that all others together have waited for each."""
 OPERATION = ("thread", "name", "began_ns", "ended_ns")
-"""A row of ``.operations``; thread and name are places in the header's names."""
+"""A row of ``.operations``; the first two are places among the names of the header."""
 
 _NAME = re.compile(rf"(\d+)-(\d+)\.({'|'.join(KINDS)})", re.ASCII)
 
@@ -76,6 +76,16 @@ def name_of(rank: int, generation: int, kind: str) -> str:
     '0003-1.steps'
     """
     return f"{rank:04}-{generation}.{kind}"
+
+
+def steps_of_timeline(text: str) -> range:
+    """The optimizer steps that ``--timeline`` names; none, if the last one comes before the first.
+
+    >>> steps_of_timeline("100:110"), steps_of_timeline("7")
+    (range(100, 111), range(7, 8))
+    """
+    first, _, last = text.partition(":")
+    return range(int(first), int(last or first) + 1)
 
 
 def is_step_file(path: Path) -> bool:

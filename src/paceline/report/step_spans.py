@@ -59,7 +59,7 @@ class Block:
 
 def steps_of(file: StepFile) -> Iterator[Step]:
     """The steps in a file of single phases, and what lies between them, in order."""
-    phases = file.header.phases
+    phases = file.header.names
     spans: list[Span] = []
     is_step, since = False, 0
     for entry in file.numbers:
@@ -103,7 +103,7 @@ def blocks_of(file: StepFile) -> Iterator[Block]:
     """The rows of a file of blocks."""
     for row in file.rows():
         first, last, began, ended = row[: len(BLOCK)]
-        yield Block(first, last, began, ended, dict(zip(file.header.phases, row[len(BLOCK) :], strict=True)))
+        yield Block(first, last, began, ended, dict(zip(file.header.names, row[len(BLOCK) :], strict=True)))
 
 
 def began_of(file: StepFile) -> int:
@@ -113,7 +113,7 @@ def began_of(file: StepFile) -> int:
 
 def ended_of(file: StepFile) -> int:
     """When its last phase ended."""
-    ends = (entry >> ENTRY_BITS for entry in reversed(file.numbers) if entry & _KIND < len(file.header.phases))
+    ends = (entry >> ENTRY_BITS for entry in reversed(file.numbers) if entry & _KIND < len(file.header.names))
     return next(ends, file.header.monotonic_ns)
 
 

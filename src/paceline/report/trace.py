@@ -110,7 +110,7 @@ def _step_lines(step: Step, where: tuple[int, int], clock: HostClock, began_at: 
 
 def _operation_lines(file: StepFile, process: int, clock: HostClock, began_at: int) -> Iterator[str]:
     """A track for each thread of a rank."""
-    names = file.header.phases
+    names = file.header.names
     yield _name("process_name", process, process, f"rank {file.header.rank}: TensorFlow's operations")
     by_thread: dict[int, list[tuple[int, int, int]]] = {}
     for thread, name, began, ended in file.rows():

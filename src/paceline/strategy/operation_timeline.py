@@ -5,14 +5,13 @@ the last one is done, or `fit` ends ──────────────�
 """
 
 import atexit
-import contextlib
 import logging
 import socket
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -40,82 +39,99 @@ class Operation(NamedTuple):
     ended: int
 
 
-def keep_operations(world: World, folder: Path, steps: str) -> None:
+def keep_operations(world: World, folder: Path, steps: range) -> None:
     """From now on waits for the steps of ``--timeline``.
 
     Args:
         world: Whose rank this is.
         folder: That of ``--observe``.
-        steps: A step, or the first and the last one with a colon.
+        steps: Optimizer steps of the job.
     """
-    first, _, last = steps.partition(":")
-    timeline = _Timeline(world, folder, int(first), int(last or first))
+    timeline = _Timeline(world, folder, steps)
     bus.subscribe(guarded(timeline.hear))
     atexit.register(timeline.close)
 
 
+class ProfiledSteps:
+    """When a profile of some steps begins and ends, once; pure.
+
+    Args:
+        steps: Optimizer steps of the job, in a row.
+    """
+
+    def __init__(self, steps: range) -> None:
+        self.steps = steps
+        self.is_going_on = False
+        self.is_over = False
+
+    def hear(self, event: Event) -> Literal["begin", "end"] | None:
+        """What is to be done now."""
+        if self.is_over or not isinstance(event, FitBegan | TrainingResumed | StepDone | FitEnded):
+            return None
+        is_behind = event.step >= self.steps[-1]
+        if self.is_going_on:
+            if not is_behind and not isinstance(event, FitEnded):
+                return None
+            self.is_going_on, self.is_over = False, True
+            return "end"
+        self.is_over = is_behind  # an earlier generation has made them
+        self.is_going_on = event.step + 1 in self.steps and not isinstance(event, FitEnded)
+        return "begin" if self.is_going_on else None
+
+
 class _Timeline:
-    """Profiles the steps from `first` to `last`, once.
+    """Profiles the steps, and keeps the operations.
 
     Args:
         world: Whose rank this is.
         folder: That of ``--observe``.
-        first: Optimizer step of the job.
-        last: The same.
+        steps: Optimizer steps of the job.
     """
 
-    def __init__(self, world: World, folder: Path, first: int, last: int) -> None:
+    def __init__(self, world: World, folder: Path, steps: range) -> None:
         self._world = world
         self._folder = folder
-        self._steps = range(first, last + 1)
+        self._steps = ProfiledSteps(steps)
         self._profile: tempfile.TemporaryDirectory[str] | None = None
-        self._is_over = False
+        """Where TensorFlow writes, while it profiles."""
 
     def hear(self, event: Event) -> None:
         """A sink of this process's events."""
-        if self._is_over or not isinstance(event, FitBegan | TrainingResumed | StepDone | FitEnded):
-            return
-        is_behind = event.step >= self._steps[-1]
-        if self._profile is not None:
-            if is_behind or isinstance(event, FitEnded):
+        match self._steps.hear(event):
+            case "begin":
+                self._begin()
+            case "end":
                 self._end()
-        elif is_behind:
-            self._is_over = True  # an earlier generation has made them
-        elif event.step + 1 in self._steps and not isinstance(event, FitEnded):
-            self._begin()
 
     def close(self) -> None:
         """The script has come to its end."""
-        if self._profile is not None:
+        if self._steps.is_going_on:
             self._end()
-        elif not self._is_over:
-            self._tell(f"the job has not made step {self._steps[0]}")
+        elif not self._steps.is_over:
+            self._tell(f"the job has not made step {self._steps.steps[0]}")
 
     def _begin(self) -> None:
-        self._profile = tempfile.TemporaryDirectory(prefix="paceline-profile-")
+        profile = tempfile.TemporaryDirectory(prefix="paceline-profile-", ignore_cleanup_errors=True)
         try:
-            tf.profiler.experimental.start(self._profile.name)
+            tf.profiler.experimental.start(profile.name)
         except (tf.errors.OpError, RuntimeError):
-            self._forget()
+            profile.cleanup()
             self._tell("a profiler of the script, such as TensorBoard's profile_batch, runs in these steps")
+        else:
+            self._profile = profile
 
     def _end(self) -> None:
-        assert self._profile is not None
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return
         try:
             tf.profiler.experimental.stop()
-            files = sorted(Path(self._profile.name).rglob("*.xplane.pb"))
+            files = sorted(Path(profile.name).rglob("*.xplane.pb"))
             self._write([one for file in files for one in operations_in(file.read_bytes())])
         except (tf.errors.OpError, RuntimeError, OSError) as fault:
             self._tell(f"they could not be kept: {fault}")
         finally:
-            self._forget()
-
-    def _forget(self) -> None:
-        self._is_over = True
-        if self._profile is not None:
-            with contextlib.suppress(OSError):
-                self._profile.cleanup()
-            self._profile = None
+            profile.cleanup()
 
     def _write(self, operations: Sequence[Operation]) -> None:
         kept = sorted(operations, key=lambda one: one.began - one.ended)[:_MAX_OPERATIONS]
@@ -145,8 +161,8 @@ class _Timeline:
         if self._world.is_chief:
             _LOGGER.warning(
                 "--timeline %d:%d: no operations of these steps: %s [observe]",
-                self._steps[0],
-                self._steps[-1],
+                self._steps.steps[0],
+                self._steps.steps[-1],
                 reason,
             )
 
