@@ -257,6 +257,10 @@ class Builder:
             self._filled[id(own)] = own, self._with_a_row(own, shard.dim)
         return self._filled[id(own)][1]
 
+    def is_filled(self, own: Any) -> bool:
+        """Whether `filled` of these own rows is there already."""
+        return id(own) in self._filled
+
     def emptied(self, tensor: Any, shard: Sharded) -> Any:
         """What was made of `filled` rows as own rows; `filled` of it is the tensor again."""
         length: list[Any] = [tf.constant(-1, tf.int64)] * tensor.shape.rank

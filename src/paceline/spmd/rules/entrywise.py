@@ -77,7 +77,7 @@ _ONE, _TWO, _THREE = "... -> ...", "..., ... -> ...", "..., ..., ... -> ..."
 _ROUNDED_ALONE: dict[str, Rule] = {
     **rules(
         """Abs AsString Bitcast Bucketize Ceil Floor Invert IsFinite IsInf IsNan LogicalNot RegexReplace RegexFullMatch
-        StaticRegexReplace StaticRegexFullMatch Relu Relu6 Rint Round Sign Sqrt Square StringLength StringLower
+        StaticRegexReplace StaticRegexFullMatch Rint Round Sign Sqrt Square StringLength StringLower
         StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper""",
         MapOfFactors(_ONE),
     ),
@@ -91,8 +91,10 @@ _ROUNDED_ALONE: dict[str, Rule] = {
         LessEqual LogicalAnd LogicalOr Maximum Minimum NotEqual RightShift SquaredDifference""",
         MapOfFactors(_TWO),
     ),
-    **rules("ReluGrad Relu6Grad", MapOfFactors(_TWO, linear=((0,),))),
-    **rules("Add AddV2 Sub", MapOfFactors(_TWO, linear=((0, 1),))),
+    **rules("Relu Relu6", MapOfFactors(_ONE, stays_filled=True)),
+    **rules("ReluGrad Relu6Grad", MapOfFactors(_TWO, linear=((0,),), stays_filled=True)),
+    **rules("Add AddV2", MapOfFactors(_TWO, linear=((0, 1),), stays_filled=True)),
+    "Sub": MapOfFactors(_TWO, linear=((0, 1),)),
     "Mul": MapOfFactors(_TWO, linear=((0,), (1,))),
     **rules("RealDiv DivNoNan MulNoNan", MapOfFactors(_TWO, linear=((0,),))),
     "ClipByValue": MapOfFactors(_THREE),
@@ -112,11 +114,11 @@ EXACT = frozenset(_ROUNDED_ALONE)
 TABLE: dict[str, Rule] = {
     **_ROUNDED_ALONE,
     **rules(
-        """Acos Acosh Angle Asin Asinh Atan Atanh BesselI0e BesselI1e ComplexAbs Cos Cosh Digamma Elu Erf Erfc Erfinv
-        Exp Expm1 Inv LeakyRelu Lgamma Log Log1p Ndtri Reciprocal Rsqrt Selu Sigmoid Sin Sinh Softplus Softsign Tan
-        Tanh""",
+        """Acos Acosh Angle Asin Asinh Atan Atanh BesselI0e BesselI1e ComplexAbs Cos Cosh Digamma Erf Erfc Erfinv
+        Exp Expm1 Inv Lgamma Log Log1p Ndtri Reciprocal Rsqrt Selu Sin Sinh Softplus Softsign Tan""",
         MapOfFactors(_ONE),
     ),
+    **rules("Elu LeakyRelu Sigmoid Tanh", MapOfFactors(_ONE, stays_filled=True)),
     **rules(
         """Atan2 Igamma Igammac Mod NextAfter Polygamma Pow TruncateDiv TruncateMod Xdivy Xlog1py Xlogy Zeta""",
         MapOfFactors(_TWO),

@@ -41,30 +41,6 @@ def one_more_row(decision: Decision) -> Build:
     return build
 
 
-def of_known_shape(decision: Decision) -> Build:
-    """For operations that make a wrong shape of a tensor without a row: that which was told when the step was traced.
-
-    oneDNN's convolutions in float32 give their output the shape of the images; those of GPUs and of float64 are right.
-    Sizes that were open stay as they are.
-    """
-    (spec,) = decision.outputs
-    assert spec.shard is not None
-    assert spec.dims is not None
-    dim, sizes = spec.shard.dim, [size.number for size in spec.dims]
-
-    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
-        (output,) = builder.copied(op, inputs)
-        if output.dtype == tf.float64 or tf.config.list_logical_devices("GPU"):
-            return [output]
-        now = tf.unstack(tf.shape(output))
-        told = [now[axis] if size is None else size for axis, size in enumerate(sizes)]
-        told[dim] = tf.shape(inputs[0])[dim]
-        # A zero that grappler does not see through: it takes away a change to a shape that it takes for the same.
-        return [tf.reshape(output, tf.stack(told) + tf.minimum(told[dim], 0))]
-
-    return build
-
-
 def filled(decision: Decision) -> Build:
     """For operations that end the process without a row, or remember nothing for their gradient: with a row of zeros
     where there is none. Where there are rows nothing is copied.
@@ -83,6 +59,38 @@ def filled(decision: Decision) -> Build:
             output if spec.shard is None else builder.emptied(output, spec.shard)
             for output, spec in zip(outputs, decision.outputs, strict=True)
         ]
+
+    return build
+
+
+def filled_for_onednn(decision: Decision) -> Build:
+    """`filled`, for oneDNN's convolutions in float32: without a row, their output has the shape of the images.
+
+    Those of GPUs and of float64 are right.
+    """
+    with_row = filled(decision)
+
+    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
+        if op.outputs[0].dtype == tf.float64 or tf.config.list_logical_devices("GPU"):
+            return list(builder.copied(op, inputs))
+        return with_row(builder, op, inputs)
+
+    return build
+
+
+def still_filled(decision: Decision) -> Build:
+    """For operations that TensorFlow merges with the convolution before them: no other operation may stand between.
+
+    Where all of its rows are those of a `filled` operation, the row of zeros stays for this one, too.
+    """
+    with_row = filled(decision)
+    shards = [need if isinstance(need, Sharded) else None for need in decision.needs]
+
+    def build(builder: Any, op: Operation, inputs: list[Any]) -> list[Any]:
+        of_rows = [tensor for tensor, shard in zip(inputs, shards, strict=True) if shard is not None]
+        if all(map(builder.is_filled, of_rows)):
+            return with_row(builder, op, inputs)
+        return list(builder.copied(op, inputs))
 
     return build
 

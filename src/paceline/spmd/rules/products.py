@@ -76,8 +76,8 @@ def _bias_gradient(op: Operation, specs: Sequence[Spec]) -> str:
 TABLE: dict[str, Rule] = {
     **rules("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3", MapOfFactors(_matrix_product, linear=((0,), (1,)))),
     "Einsum": MapOfFactors(_einsum, linear=((0,), (1,))),
-    **rules("Conv2D Conv3D", _images("*HC, +R Ci D -> *OD", no_rows.of_known_shape)),
-    "DepthwiseConv2dNative": _images("*HC, +R Ci M -> *OD", no_rows.of_known_shape),
+    **rules("Conv2D Conv3D", _images("*HC, +R Ci D -> *OD", no_rows.filled_for_onednn)),
+    "DepthwiseConv2dNative": _images("*HC, +R Ci M -> *OD", no_rows.filled_for_onednn),
     **rules("Conv2DBackpropInput Conv3DBackpropInputV2", _images("[*HC], +R Ci D, *OD -> *HC")),
     "DepthwiseConv2dNativeBackpropInput": _images("[*HC], +R Ci M, *OD -> *HC"),
     **rules("Conv2DBackpropFilter Conv3DBackpropFilterV2", _images("*HC, Z, *OD -> +R Ci D")),
@@ -88,7 +88,7 @@ TABLE: dict[str, Rule] = {
     **rules("MaxPoolGrad MaxPool3DGrad", _images("*HC, *OC, *OC -> *HC", no_rows.filled)),
     "MaxPoolGradGrad": _images("*HC, *OC, *HC -> *OC"),
     "MaxPool3DGradGrad": _images("*HC, *OC, *HC -> *OC", no_rows.one_more_row),
-    "BiasAdd": MapOfFactors(_bias),
+    "BiasAdd": MapOfFactors(_bias, stays_filled=True),
     "BiasAddGrad": MapOfFactors(_bias_gradient, linear=((0,),), without_rows=no_rows.apart),
     **rules(
         "ResizeBilinear ResizeNearestNeighbor ResizeBicubic ResizeArea AdjustContrastv2",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from paceline.spmd.decisions import Build, Decision, Operation
 from paceline.spmd.factors import Linear, decide, parsed
 from paceline.spmd.placements import Sharded, Spec
+from paceline.spmd.rules import no_rows
 
 Rule = Callable[[Operation, Sequence[Spec]], "Decision | None"]
 """From an operation and what is known of its inputs to how it runs on a rank; None: on whole inputs."""
@@ -19,23 +20,22 @@ class MapOfFactors:
         text: The map, or what writes it for an operation with these inputs; None from it: whole inputs.
         linear: The inputs in which the operation is linear.
         without_rows: How the operation is built where it would go wrong on a rank that has no row (`no_rows.py`).
+        stays_filled: It goes right there, but TensorFlow merges it with the operation before it, which may not.
     """
 
     text: "str | Callable[[Operation, Sequence[Spec]], str | None]"
     linear: Linear = ()
     without_rows: "Callable[[Decision], Build] | None" = None
+    stays_filled: bool = False
 
     def __call__(self, op: Operation, specs: Sequence[Spec]) -> Decision | None:
         """What the map says of this operation."""
         text = self.text if isinstance(self.text, str) else self.text(op, specs)
         decision = None if text is None else decide(op, specs, text, linear=self.linear)
-        if (
-            decision is None
-            or self.without_rows is None
-            or not any(isinstance(need, Sharded) for need in decision.needs)
-        ):
+        build = no_rows.still_filled if self.stays_filled else self.without_rows
+        if decision is None or build is None or not any(isinstance(need, Sharded) for need in decision.needs):
             return decision
-        return replace(decision, build=self.without_rows(decision))
+        return replace(decision, build=build(decision))
 
 
 def rules(types: str | Iterable[str], rule: Rule) -> dict[str, Rule]:
