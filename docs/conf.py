@@ -57,6 +57,7 @@ html_theme_options = {"navigation_with_keys": False}
 html_additional_pages = {"index": "to_start.html"}
 templates_path = ["_site"]
 html_favicon = "_site/favicon.svg"
+html_search_scorer = str(HERE / "_site" / "search_scorer.js")
 html_copy_source = False
 html_show_copyright = False
 

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{package: set(LAUNCHER_SIDE[:index]) for index, package in enumerate(LAUNCHER_SIDE)},
     # Files of the top level, each with a place of its own.
     "ranks": {"cluster", "comm"},
-    "launching": set(),
+    "launching": {"cluster"},
     "rates": {"ranks"},
     "callbacks": {"fit", "seams"},
     "__init__": {

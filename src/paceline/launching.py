@@ -1,5 +1,7 @@
 """`paceline.launch`: a function instead of a script, for notebooks and for programs that train as one step of many."""
 
+import codecs
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,11 +11,14 @@ from typing import Any
 
 import cloudpickle
 
+from paceline.cluster.environment import LIVE_LINE
+
 FUNCTION_FILE = "function.pkl"
 RESULT = "result"
 """How the files of results are called, with the rank behind it."""
 FAILURE = "failure"
 """How those of exceptions are called."""
+_PIECE_BYTES = 65536
 
 
 def launch(
@@ -32,7 +37,8 @@ def launch(
 
         histories = paceline.launch(train, workers=2, args=(3,))
 
-    This process shows the output of the workers; each line begins with its rank.
+    This process shows the output of the workers; each line begins with its rank. In a notebook, and in a terminal,
+    Keras's progress bar is live, as it is without workers.
 
     Args:
         function: A function that cloudpickle can send to other processes, also one that is defined in a notebook.
@@ -83,14 +89,21 @@ def _first_failure(directory: Path) -> Exception | None:
 
 
 def _relayed(command: Sequence[str]) -> int:
-    """Runs `command`, copying its output to this process's `sys.stdout`, which a notebook replaces."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    """Runs `command`, copying its output to this process's `sys.stdout`, which a notebook replaces, as it comes."""
+    variables = {**os.environ, LIVE_LINE: "1"} if _shows_live_lines() else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables) as process:
         assert process.stdout is not None
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
-            for line in process.stdout:
-                sys.stdout.write(line)
+            while piece := os.read(process.stdout.fileno(), _PIECE_BYTES):
+                sys.stdout.write(decoder.decode(piece))
                 sys.stdout.flush()
         except BaseException:
             process.terminate()
             raise
         return process.wait()
+
+
+def _shows_live_lines() -> bool:
+    """Whether this process's output is a notebook's or a terminal's: there, a carriage return rewrites a line."""
+    return "ipykernel" in sys.modules or sys.stdout.isatty()

@@ -468,16 +468,6 @@ def test_seeds_of_rows_differ_in_each_epoch_and_belong_to_the_rows(folder: Path)
     assert len({tuple(noise) for noise in of_rows[0].values()}) == 40
 
 
-def test_the_documented_example(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
-    _, _, section = page.partition("## Data by index")
-    example, _, _ = section.partition("```python\n")[2].partition("```")
-    names: dict[str, Any] = {}
-    exec(compile(example, "docs/data.md", "exec"), names)
-    assert int(names["train"].cardinality()) == 4
-    assert "Epoch 2/2" in capsys.readouterr().out
-
-
 def test_a_map_that_says_so_has_a_row_for_each_row(folder: Path) -> None:
     def parse_batch(records: Any) -> Any:
         return tf.io.decode_raw(records, tf.uint8)

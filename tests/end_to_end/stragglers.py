@@ -19,7 +19,8 @@ RANK = int(os.environ.get("PACELINE_RANK", "0"))
 GROUP = Path(sys.argv[3]) if KIND == "quota" else None
 """Has a quota."""
 IS_SLOW = KIND != "none" and RANK == SLOW
-ROWS, BATCH, STEPS = 2560, 128, 160
+ROWS, STEPS = 2560, 160
+BATCH = int(os.environ.get("STRAGGLERS_BATCH", "128"))
 
 
 class Late(keras.callbacks.Callback):

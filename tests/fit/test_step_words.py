@@ -84,6 +84,7 @@ def test_a_slow_rank_is_named_with_what_the_kernel_says_of_it() -> None:
         "rank 1 computes 1.8 times as long as the median of the others (its control group is throttled 48 % of the "
         "time): they wait for it for 40 % of each step [straggler]"
     )
+    assert line_of_straggler(slow, "hostb").startswith("rank 1 (hostb) computes 1.8 times")
 
 
 @pytest.mark.parametrize("blamed", [0.0, 0.1])

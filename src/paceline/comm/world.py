@@ -110,6 +110,14 @@ class World:
         """The cluster as TF_CONFIG describes it and this process's task; None in a process that is alone."""
         return self._place()
 
+    def host_of(self, rank: int) -> str:
+        """The host of a rank, as TF_CONFIG names it; empty: all are on one, or it is not known."""
+        if self.place is None:
+            return ""
+        cluster, _ = self.place
+        hosts = [cluster.address_of(task).host for task in cluster.training_tasks]
+        return hosts[rank] if len(hosts) == self.size and len(set(hosts)) > 1 else ""
+
     @functools.cached_property
     def clock(self) -> "StepClock":
         """Where the time of this rank's steps goes."""

@@ -4,7 +4,8 @@ The script's callbacks are left out, as is its validation: nothing is written, a
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
 from typing import Any
 
 import keras
@@ -23,6 +24,8 @@ from paceline.plan.step_samples import Parts, StepSamples
 _WARM_UP = 10
 """Steps that are not counted: the first ones are traced, make connections, and fill caches."""
 _FEWEST_STEPS = 10
+_SHORT_EPOCH = 2
+"""An epoch of at most so many times the steps that are asked for: what its end takes weighs in the mean of a step."""
 _MANY_EPOCHS = 1_000_000_000
 _DRY_EPOCHS = 3
 """So many without a step: the data have come to their end. (A step is told of with the next one.)"""
@@ -91,6 +94,32 @@ def samples_of_fit(
     return recorder.samples(whole.num_rows or whole.usual_num_rows)
 
 
+def counted_steps(per_epoch: int | None, num_steps: int) -> tuple[int, int, bool]:
+    """How many steps warm up, how many are counted behind them, and whether these are whole epochs.
+
+    Of short epochs whole ones are counted, so that as many ends of epochs are among the steps as in a job. The first
+    one warms up, and its end, where functions are traced.
+
+    Args:
+        per_epoch: Steps of an epoch; None: not known.
+        num_steps: How many are asked for.
+
+    >>> counted_steps(None, 40), counted_steps(1000, 40), counted_steps(64, 40), counted_steps(4, 40)
+    ((10, 40, False), (10, 40, False), (64, 64, True), (12, 40, True))
+    """
+    if not per_epoch or per_epoch > _SHORT_EPOCH * num_steps:
+        return _WARM_UP, num_steps, False
+    return -(-_WARM_UP // per_epoch) * per_epoch, -(-num_steps // per_epoch) * per_epoch, True
+
+
+def with_even_ends(steps: Sequence[tuple[Parts, ...]]) -> tuple[tuple[Parts, ...], ...]:
+    """Steps of whole epochs, whose ends are spread over them: a job has so many of them, and not by chance."""
+    between = [fmean(parts.between for parts in rank) for rank in zip(*steps, strict=True)]
+    return tuple(
+        tuple(parts._replace(between=mean) for parts, mean in zip(step, between, strict=True)) for step in steps
+    )
+
+
 def _takes_batch_size(x: Any) -> bool:
     """Whether Keras makes the batches of such data."""
     return not (hasattr(x, "element_spec") or isinstance(x, keras.utils.PyDataset | Iterator))
@@ -110,7 +139,7 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
         """Those that count, in seconds."""
         self.num_heard = 0
         self._world = world
-        self._num_steps = num_steps
+        self._warm_up, self._num_steps, self._has_epoch_ends = _WARM_UP, num_steps, False
         self._began: npt.NDArray[np.int64] = self._sent()
         self._counted: npt.NDArray[np.int64] = self._began
         self._num_counted = 0
@@ -119,6 +148,7 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
     def on_train_begin(self, logs: Any = None) -> None:
         """From now on the clocks tell this object."""
         del logs
+        self._warm_up, self._num_steps, self._has_epoch_ends = counted_steps(self.params.get("steps"), self._num_steps)
         self._world.clock.hear = self._hear
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -137,11 +167,11 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
         num_steps = numbers[0, NUM_STEPS]
         self._num_dry_epochs = 0 if num_steps else self._num_dry_epochs
         self.num_heard += bool(num_steps)
-        if self.num_heard <= _WARM_UP:
+        if self.num_heard <= self._warm_up:
             self._began = self._sent()
-        if self.num_heard <= _WARM_UP or not num_steps or numbers[:, _APART].any():
+        if self.num_heard <= self._warm_up or not num_steps or numbers[:, _APART].any():
             return
-        self._counted, self._num_counted = self._sent(), self.num_heard - _WARM_UP
+        self._counted, self._num_counted = self._sent(), self.num_heard - self._warm_up
         per_step = numbers / num_steps / 1e9
         self.steps.append(
             tuple(Parts(**{name: float(rank[phases].sum()) for name, phases in _PHASES.items()}) for rank in per_step)
@@ -162,7 +192,7 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
             num_rows: Of a global batch; None: the data do not tell.
         """
         messages, reduced, gathered = ((self._counted - self._began) / max(self._num_counted, 1)).tolist()
-        present = len(self.steps[0])
-        return StepSamples(
-            self._world.size, present, num_rows, tuple(self.steps[: self._num_steps]), messages, reduced, gathered
-        )
+        present, steps = len(self.steps[0]), tuple(self.steps[: self._num_steps])
+        if self._has_epoch_ends:
+            steps = with_even_ends(steps)
+        return StepSamples(self._world.size, present, num_rows, steps, messages, reduced, gathered)

@@ -59,7 +59,7 @@ def timed(run: Run) -> Iterator[None]:
         return
     record = None if world.recorder is None else world.recorder.waited
     words = partial(engine_of(run.model).words_of_steps, run.model)
-    run.step_times = StepTimes(world.rank, clock, record, words) if world.is_chief else None
+    run.step_times = StepTimes(world.rank, clock, record, words, world.host_of) if world.is_chief else None
     clock.hear = None if run.step_times is None else run.step_times.hear
     untold: list[int] = []
     try:
@@ -92,6 +92,7 @@ class StepTimes:
         clock: The chief's.
         record: Is told of each few steps, too.
         words: What the engine adds to a line about steps.
+        host_of: The host of a rank; empty: all are on one.
     """
 
     def __init__(
@@ -100,8 +101,10 @@ class StepTimes:
         clock: StepClock,
         record: Callable[[Totals], None] | None = None,
         words: Callable[[Totals], str] | None = None,
+        host_of: Callable[[int], str] | None = None,
     ) -> None:
         self._rank = rank
+        self._host_of = host_of or (lambda _: "")
         self._words = words or (lambda _: "")
         self._clock = clock
         self._began_at = self._said_at = time.monotonic()
@@ -213,6 +216,6 @@ class StepTimes:
         is_explained = slow is not None and (bool(slow.reason) or not slow.is_busy)  # the kernel is asked once a second
         if slow is not None and is_explained and self._suspected == before and before != self._named:
             self._named = before
-            line = line_of_straggler(slow)
+            line = line_of_straggler(slow, self._host_of(slow.rank))
             bus.emit(StragglerFound(self._rank, slow.rank, slow.ratio, slow.share, slow.reason, line))
             _LOGGER.warning("%s", line)

@@ -111,8 +111,8 @@ def reason_for(facts: Facts) -> str:
     return "it computes all the time: its core is slower, or its rows are more work"
 
 
-def line_of_straggler(slow: Straggler) -> str:
-    """What the user is told of a slow rank."""
+def line_of_straggler(slow: Straggler, host: str = "") -> str:
+    """What the user is told of a slow rank, and of its host, if there are several."""
     does = {
         Phase.INPUT: "waits for its data",
         Phase.CALLBACKS: "is in callbacks",
@@ -122,8 +122,9 @@ def line_of_straggler(slow: Straggler) -> str:
     }.get(slow.phase, "computes")
     times = f"{slow.ratio:.1f} times as long as" if slow.ratio < 100 else "much longer than"
     reason = f" ({slow.reason})" if slow.reason else ""
+    where = f" ({host})" if host else ""
     return (
-        f"rank {slow.rank} {does} {times} the median of the others{reason}: they wait for it for "
+        f"rank {slow.rank}{where} {does} {times} the median of the others{reason}: they wait for it for "
         f"{_percent(slow.share)} of each step [straggler]"
     )
 

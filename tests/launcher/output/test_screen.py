@@ -2,6 +2,9 @@
 
 import time
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from paceline.launcher.output.screen import DRAW_INTERVAL_SECONDS, SAME_TIME_SECONDS, STATE_INTERVAL_SECONDS, Screen
 from paceline.launcher.output.terminal_line import EMPTY_LINE, StyledLine, TerminalLine
 from paceline.launcher.output.text_stream import TextOutput
@@ -11,14 +14,13 @@ from paceline.rendezvous.agent_messages import Stream
 class FakeSink(TextOutput):
     """Keeps what was written; `others` share one list to see the order."""
 
-    def __init__(self, *, terminal: bool, width: int = 40, written: list[str] | None = None) -> None:
+    def __init__(
+        self, *, terminal: bool, width: int = 40, written: list[str] | None = None, notebook: bool = False
+    ) -> None:
         self.written = [] if written is None else written
-        self._terminal = terminal
+        self.is_live = terminal or notebook
+        self._erases_with_spaces = notebook
         self._width = width
-
-    @property
-    def is_terminal(self) -> bool:
-        return self._terminal
 
     @property
     def is_coloured(self) -> bool:
@@ -48,6 +50,17 @@ def visible(text: str) -> list[str]:
     """The rows that a real terminal would show in the end."""
     terminal = TerminalLine()
     return [row.plain for row in terminal.feed(text.encode())] + [terminal.current.plain]
+
+
+def in_notebook(text: str) -> list[str]:
+    """The rows that JupyterLab shows: what follows a carriage return overwrites the row; nothing else moves."""
+    rows = []
+    for row in text.split("\n"):
+        shown = ""
+        for piece in row.split("\r"):
+            shown = piece + shown[len(piece) :]
+        rows.append(shown.rstrip())
+    return rows
 
 
 def terminal_screen(width: int = 40) -> tuple[Screen, FakeSink]:
@@ -103,6 +116,30 @@ def test_a_bar_wider_than_the_terminal_is_cut_to_one_row():
     assert visible(stdout.text) == ["[0] " + "x" * 15]
     screen.show(0, Stream.OUT, [line("x" * 100)], EMPTY_LINE, 0.1)
     assert visible(stdout.text) == ["[0] " + "x" * 100, ""]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["bar", "line", "other", "launcher", "tick"]), st.integers(0, 60))))
+def test_a_notebook_shows_what_a_terminal_shows(doings: list[tuple[str, int]]):
+    """It knows neither the erasing of a line nor other movements."""
+    shown = []
+    for sink in (FakeSink(terminal=True), FakeSink(terminal=False, notebook=True)):
+        screen, now = Screen(sink, sink, {0: "0", 1: "1"}), 0.0
+        for doing, length in doings:
+            now += 0.02
+            if doing == "bar":
+                screen.show(0, Stream.OUT, [], line("━" * length), now)
+            elif doing == "line":
+                screen.show(0, Stream.OUT, [line("x" * length)], EMPTY_LINE, now)
+            elif doing == "other":
+                screen.show(1, Stream.ERR, [line(f"y{now:.2f}")], EMPTY_LINE, now)
+            elif doing == "launcher":
+                screen.say([f"paceline: {length}"])
+            else:
+                screen.tick(now)
+        screen.tick(now + 1)
+        shown.append(sink.text)
+    assert in_notebook(shown[1]) == [row.rstrip() for row in visible(shown[0])]
+    assert "\x1b" not in shown[1]
 
 
 def test_closing_takes_the_bar_away():

@@ -22,9 +22,9 @@ class LeftReader(io.StringIO):
 def test_a_terminal_is_coloured_unless_the_user_objects():
     assert TextOutput(Terminal(), {"TERM": "xterm"}).is_coloured
     plain = TextOutput(Terminal(), {"TERM": "xterm", "NO_COLOR": "1"})
-    assert plain.is_terminal
+    assert plain.is_live
     assert not plain.is_coloured
-    assert not TextOutput(Terminal(), {"TERM": "dumb"}).is_terminal
+    assert not TextOutput(Terminal(), {"TERM": "dumb"}).is_live
     assert not TextOutput(io.StringIO(), {"TERM": "xterm"}).is_coloured
 
 
@@ -32,7 +32,8 @@ def test_a_pipe_is_coloured_if_the_user_says_so():
     """FORCE_COLOR, as CI sets it, was not read: of all tools in the log this one had no colours."""
     forced = TextOutput(io.StringIO(), {"FORCE_COLOR": "1"})
     assert forced.is_coloured
-    assert not forced.is_terminal
+    assert not forced.is_live
+    assert TextOutput(io.StringIO(), {"PACELINE_LIVE_LINE": "1"}).is_live
     assert not TextOutput(io.StringIO(), {"FORCE_COLOR": ""}).is_coloured
     assert not TextOutput(Terminal(), {"FORCE_COLOR": "1", "NO_COLOR": "1"}).is_coloured
 

@@ -13,7 +13,7 @@ from paceline.rendezvous.agent_messages import Stream
 
 
 class Page(TextOutput):
-    is_terminal = is_coloured = is_closed = False
+    is_live = is_coloured = is_closed = False
     width = 80
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@
     [0] Epoch 1/3
     [0] 63/125 ━━━━━━━━━━──────── 1s       live: rewritten in place, taken away before anything else
 
-In a terminal the live line is drawn at most every `DRAW_INTERVAL_SECONDS`. A file or pipe has no place to
+In a terminal or a notebook the live line is drawn at most every `DRAW_INTERVAL_SECONDS`. A file or pipe has no place to
 rewrite, so there an unfinished line is written as it stands, at most every `STATE_INTERVAL_SECONDS`, to show
 that work goes on. Times are arguments; the caller calls `tick` at `deadline`.
 """
@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paceline.launcher.output.terminal_line import EMPTY_LINE, StyledLine
+from paceline.launcher.output.terminal_line import EMPTY_LINE, StyledLine, columns
 from paceline.launcher.output.text_stream import TextOutput
 from paceline.launcher.output.usual_lines import UsualLines
 from paceline.rendezvous.agent_messages import Stream
@@ -103,7 +103,6 @@ _HELD_UP_SECONDS = 2.0
 CHIEF = 0
 
 _PREFIX_COLOURS = ("36", "33", "35", "32", "34", "31")
-_ERASE = "\r\x1b[K"
 
 
 @dataclass(slots=True)
@@ -144,6 +143,7 @@ class Screen:
         self.name_ranks(names or {})
         self._live = {Stream.OUT: _Live(), Stream.ERR: _Live()}
         self._drawn: Stream | None = None
+        self._drawn_columns = 0
 
     def name_ranks(self, names: Mapping[int, str]) -> None:
         """By rank, what stands in brackets before its lines; a generation begins, and this comes before its first."""
@@ -189,7 +189,7 @@ class Screen:
         for stream, live in self._live.items():
             if live.show_at is None or now < live.show_at:
                 continue
-            if now > live.show_at + _HELD_UP_SECONDS and not self._sinks[stream].is_terminal:
+            if now > live.show_at + _HELD_UP_SECONDS and not self._sinks[stream].is_live:
                 live.show_at = now + STATE_INTERVAL_SECONDS  # the line may be whole by now; half of it would stay
             else:
                 self._show_live(stream, live)
@@ -211,45 +211,52 @@ class Screen:
         if current == live.shown:
             return
         if live.show_at is None:
-            terminal = self._sinks[stream].is_terminal
-            live.show_at = now + (DRAW_INTERVAL_SECONDS if terminal else STATE_INTERVAL_SECONDS)
-            if terminal and is_new:
+            is_live = self._sinks[stream].is_live
+            live.show_at = now + (DRAW_INTERVAL_SECONDS if is_live else STATE_INTERVAL_SECONDS)
+            if is_live and is_new:
                 self._show_live(stream, live)
 
     def _show_live(self, stream: Stream, live: _Live) -> None:
         live.show_at = None
         live.shown = live.line
         sink = self._sinks[stream]
-        if not sink.is_terminal:
+        if not sink.is_live:
             self._write(sink, f"{self._prefixed(self._live_rank, live.line, sink)}\n")
             return
         if self._drawn is not stream:
             self._erase()
-        sink.write((_ERASE if self._drawn else "") + self._live_text(stream))
+        sink.write((self._erasing(sink) if self._drawn else "") + self._live_text(stream))
         self._drawn = stream
 
     def _live_text(self, stream: Stream) -> str:
         sink = self._sinks[stream]
         room = sink.width - self._width - len("[] ") - 1  # the last column would wrap the cursor to the next row
-        return self._prefixed(self._live_rank, self._live[stream].line.cut(max(room, 0)), sink)
+        line = self._live[stream].line.cut(max(room, 0))
+        self._drawn_columns = self._width + len("[] ") + columns(line.plain)
+        return self._prefixed(self._live_rank, line, sink)
+
+    def _erasing(self, sink: TextOutput) -> str:
+        return sink.erasing(self._drawn_columns)
 
     def _erase(self) -> None:
         if self._drawn is not None:
-            self._sinks[self._drawn].write(_ERASE)
+            sink = self._sinks[self._drawn]
+            sink.write(self._erasing(sink))
             self._drawn = None
 
     def _write(self, sink: TextOutput, text: str) -> None:
         """Writes whole lines, above the live line if both are on a terminal."""
         if not text:
             return
-        if self._drawn is None or not sink.is_terminal:
+        if self._drawn is None or not sink.is_live:
             sink.write(text)
             return
-        live_sink, live_text = self._sinks[self._drawn], self._live_text(self._drawn)
+        live_sink = self._sinks[self._drawn]
+        erasing, live_text = self._erasing(live_sink), self._live_text(self._drawn)
         if live_sink is sink:  # in one piece, which does not flicker
-            sink.write(_ERASE + text + live_text)
+            sink.write(erasing + text + live_text)
             return
-        live_sink.write(_ERASE)
+        live_sink.write(erasing)
         sink.write(text)
         live_sink.write(live_text)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from paceline.cluster.environment import FORCE_COLOR, NO_COLOR
+from paceline.cluster.environment import FORCE_COLOR, LIVE_LINE, NO_COLOR
 
 _DEFAULT_WIDTH = 80
 _PIECE_CHARACTERS = 1000
@@ -34,7 +34,7 @@ class TextOutput:
 
     Args:
         stream: Where to write.
-        variables: The environment, of which TERM, NO_COLOR and FORCE_COLOR are read.
+        variables: The environment, of which TERM, NO_COLOR, FORCE_COLOR and PACELINE_LIVE_LINE are read.
         while_blocked: Called every second while the stream takes nothing (a pager that is not read, Ctrl-S).
     """
 
@@ -46,9 +46,15 @@ class TextOutput:
         self._has_told = False
         self.is_closed = False
         """Whether a write failed: the reader is gone (``paceline run … | head``)."""
-        self.is_terminal = stream.isatty() and variables.get("TERM") != "dumb"
-        """Whether a line can be erased and written anew."""
-        self.is_coloured = wants_colours(self.is_terminal, variables)
+        is_terminal = stream.isatty() and variables.get("TERM") != "dumb"
+        self.is_live = is_terminal or bool(variables.get(LIVE_LINE))
+        """Whether a line can be erased and written anew: on a terminal, and in a notebook."""
+        self._erases_with_spaces = not is_terminal  # JupyterLab knows carriage returns, and no other movement
+        self.is_coloured = wants_colours(self.is_live, variables)
+
+    def erasing(self, columns: int) -> str:
+        """What takes a line of so many columns away, and stands at its beginning."""
+        return f"\r{' ' * columns}\r" if self._erases_with_spaces else "\r\x1b[K"
 
     @property
     def width(self) -> int:
