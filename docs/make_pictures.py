@@ -1,6 +1,8 @@
 """Draws the pictures in docs/pictures/: make pictures (a minute: it trains), make pictures PICTURES=batch for one.
 
 batch      what two workers do with a batch
+step       the tensors of a divided step: whole, own rows, addends
+processes  the processes of a job on two hosts
 killed     a terminal in which a worker is killed: what the tutorial of the first script has printed
 timeline   some steps of two workers, of which one shares its core with other programs; from a run with --observe
 report     where the time of these workers went, as in the report of the same run
@@ -74,6 +76,69 @@ def batch() -> str:
         axes.text(57.5, 2, "gradients, losses, metrics", ha="center", style="italic")
 
     return svg(draw, COLUMN_INCHES, 3.6)
+
+
+def step() -> str:
+    """The tensors of a divided step on each of two workers."""
+    names = ("batch", "weights", "batch × weights", "loss of a row", "sum of losses", "gradient", "gradient")
+    shapes = ("[8, 4]", "[4, 2]", "[8, 2]", "[8]", "[ ]", "[4, 2]", "[4, 2]")
+    places = ("own rows", "replicated", "own rows", "own rows", "partial", "partial", "replicated")
+
+    def draw(axes: Any) -> None:
+        axes.set_xlim(0, 100)
+        axes.set_ylim(0, 40)
+        axes.axis("off")
+        for column, (name, shape, place) in enumerate(zip(names, shapes, places, strict=True)):
+            x = 9 + 13.5 * column
+            axes.text(x + 4.5, 37, name, ha="center", weight="bold", fontsize=8)
+            axes.text(x + 4.5, 34.3, shape, ha="center", fontsize=8)
+            axes.text(x + 4.5, 2.5, place, ha="center", style="italic", fontsize=8)
+            for worker, (colour, y) in enumerate(((_FIRST, 20), (_SECOND, 6))):
+                if place == "own rows":
+                    for half in range(2):
+                        fill = colour if half == worker else "none"
+                        axes.add_patch(
+                            Rectangle((x, y + 5.5 * (1 - half)), 9, 5.5, facecolor=fill, edgecolor="#999999")
+                        )
+                else:
+                    text = {"partial": f"addend\nof worker {worker}", "replicated": "the whole"}[place]
+                    _box(axes, x, y, 9, 11, text, colour if place == "partial" else _ALL)
+        for worker, y in enumerate((25.5, 11.5)):
+            axes.text(0, y, f"worker {worker}", va="center", fontsize=8)
+        _arrow(axes, (86.1, 25.5), (89.6, 25.5))
+        _arrow(axes, (86.1, 11.5), (89.6, 11.5))
+        axes.text(87.9, 18.5, "one\nmessage", ha="center", va="center", fontsize=7)
+
+    return svg(draw, COLUMN_INCHES, 3.2)
+
+
+def processes() -> str:
+    """The processes of a job on two hosts."""
+
+    def draw(axes: Any) -> None:
+        axes.set_xlim(0, 100)
+        axes.set_ylim(0, 46)
+        axes.axis("off")
+        _box(axes, 1, 16, 17, 12, "paceline run\n--hosts a:2,b:2\nshows all output,\ndecides on restarts", "#eeeeee")
+        for host, (name, y) in enumerate((("a", 25), ("b", 2))):
+            axes.add_patch(Rectangle((30, y), 69, 18, facecolor="none", edgecolor="#555555", linestyle="--"))
+            axes.text(31, y + 16, f"host {name}", fontsize=8, va="center")
+            _box(axes, 32, y + 4, 17, 8, "agent\nstarts and watches", "#eeeeee")
+            for place in range(2):
+                rank = 2 * host + place
+                says = ", the chief:\nwrites files" if rank == 0 else ""
+                _box(axes, 58 + 22 * place, y + 3, 17, 10, f"rank {rank}{says}", _FIRST if rank == 0 else _ALL)
+            _arrow(axes, (18.3, 22), (31.7, y + 8))
+            _arrow(axes, (49.3, y + 8), (57.7, y + 8))
+            axes.annotate("", (79.7, y + 8), (75.3, y + 8), arrowprops=_BOTH)
+        axes.text(22, 34, "ssh", fontsize=8)
+        axes.annotate("", (66.5, 28), (66.5, 15), arrowprops=_BOTH)
+        axes.text(68, 22.3, "gradients: shared memory in a host, TCP between hosts", fontsize=8, va="center")
+
+    return svg(draw, COLUMN_INCHES, 3.6)
+
+
+_BOTH = {"arrowstyle": "<->", "color": "#555555"}
 
 
 def _box(axes: Any, x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
@@ -183,7 +248,7 @@ def observed_job(folder: Path) -> KeptJob:
     return read_job(folder / "seen")
 
 
-DRAWN: dict[str, Callable[[], str]] = {"batch": batch, "killed": killed}
+DRAWN: dict[str, Callable[[], str]] = {"batch": batch, "step": step, "processes": processes, "killed": killed}
 OF_A_JOB: dict[str, Callable[[KeptJob], str]] = {"timeline": timeline, "report": report}
 
 

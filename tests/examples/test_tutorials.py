@@ -1,5 +1,6 @@
 """The tutorials show the code of the examples, and their commands print what the pages say."""
 
+import os
 import re
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def test_the_commands_of_a_page_print_what_it_says(name: str, tmp_path: Path) ->
             printed = ""
             for command in block.commands:
                 ended = Program(["bash", "-c", command], folder, tutorials.variables()).ended(LIMIT_SECONDS)
+                if "cannot make machines here" in ended.output and os.environ.get("CI") != "true":
+                    pytest.skip(ended.output)
                 assert ended.code == block.exit_code, f"{command}\n{ended.output}"
                 printed += tutorials.plain(ended.output, folder)
         elif block.kind == "output":
