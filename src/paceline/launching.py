@@ -89,21 +89,33 @@ def _first_failure(directory: Path) -> Exception | None:
 
 
 def _relayed(command: Sequence[str]) -> int:
-    """Runs `command`, copying its output to this process's `sys.stdout`, which a notebook replaces, as it comes."""
-    variables = {**os.environ, LIVE_LINE: "1"} if _shows_live_lines() else None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables) as process:
-        assert process.stdout is not None
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    """Runs `command`. Its output goes to this process's terminal, or is copied as it comes to what a notebook, a test
+    or a script has put in place of `sys.stdout`."""
+    terminal = sys.__stdout__
+    if terminal is not None and sys.stdout is terminal and terminal.isatty():
+        return _awaited(subprocess.Popen(command), lambda: None)
+    # A notebook shows what follows a carriage return in place of the row, and colours.
+    is_notebook = type(sys.stdout).__module__.startswith("ipykernel.")
+    variables = {**os.environ, LIVE_LINE: "1"} if is_notebook else None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables)
+    output = process.stdout
+    assert output is not None
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def copy() -> None:
+        while piece := os.read(output.fileno(), _PIECE_BYTES):
+            sys.stdout.write(decoder.decode(piece))
+            sys.stdout.flush()
+
+    return _awaited(process, copy)
+
+
+def _awaited(process: subprocess.Popen[bytes], meanwhile: Callable[[], None]) -> int:
+    """The exit code of a process, which does not outlive this call."""
+    with process:
         try:
-            while piece := os.read(process.stdout.fileno(), _PIECE_BYTES):
-                sys.stdout.write(decoder.decode(piece))
-                sys.stdout.flush()
+            meanwhile()
+            return process.wait()
         except BaseException:
             process.terminate()
             raise
-        return process.wait()
-
-
-def _shows_live_lines() -> bool:
-    """Whether this process's output is a notebook's or a terminal's: there, a carriage return rewrites a line."""
-    return "ipykernel" in sys.modules or sys.stdout.isatty()

@@ -8,6 +8,8 @@ import nbclient
 import nbformat
 import pytest
 
+from notebook_rows import notebook_rows
+
 pytestmark = pytest.mark.processes
 
 LIMIT_SECONDS = 360
@@ -41,17 +43,6 @@ class Reader(nbclient.NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
 
-def shown(text: str) -> list[str]:
-    """The rows that a notebook shows of a text with carriage returns."""
-    rows = []
-    for row in text.split("\n"):
-        now = ""
-        for piece in row.split("\r"):
-            now = piece + now[len(piece) :]
-        rows.append(now.rstrip())
-    return rows
-
-
 def test_the_progress_bar_is_live_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe of the launcher's hid it until the end of an epoch."""
     monkeypatch.setenv("NO_COLOR", "1")
@@ -64,7 +55,7 @@ def test_the_progress_bar_is_live_in_a_notebook(tmp_path: Path, monkeypatch: pyt
     reader.execute()
     bars = [text for text in reader.heard if "\r" in text and "/8" in text]
     assert len(bars) >= 8, reader.heard
-    rows = shown("".join(reader.heard))
+    rows = notebook_rows("".join(reader.heard))
     assert [row for row in rows if "/8" in row and "8/8" not in row] == []
     assert len([row for row in rows if row.startswith("[0] 8/8")]) == 2
     assert rows[-2] == "True [0, 1]", rows

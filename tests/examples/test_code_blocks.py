@@ -5,6 +5,7 @@ Commands of pages are those of `tests/cli/test_documented_commands.py`.
 
 import json
 import re
+import textwrap
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ PAGES = {
     for path in sorted(REPOSITORY.glob(pattern))
     if path.name != "CHANGELOG.md"  # tells of code as it was
 }
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 ELSEWHERE = {
     "docs/tutorials/": "test_tutorials.py: the code is that of the examples",
@@ -115,6 +116,7 @@ JOBS = {
     "two workers": Job(
         WORKERS,
         {
+            "docs/sections/start.md": "",
             "docs/scripts.md": "URL, download_and_extract = '', lambda url, folder: os.makedirs(folder)",
             "docs/exactness.md": AUGMENTED,
         },
@@ -128,8 +130,8 @@ JOBS = {
 def blocks_of(page: str, language: str) -> list[str]:
     """Those of a page that no other test runs."""
     return [
-        text
-        for kind, text in BLOCK.findall(PAGES[page])
+        textwrap.dedent(text)
+        for _, kind, text in BLOCK.findall(PAGES[page])
         if kind == language
         and not any(page.startswith(name.partition(": ")[0]) and name.partition(": ")[2] in text for name in ELSEWHERE)
     ]

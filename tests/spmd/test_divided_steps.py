@@ -388,11 +388,14 @@ def test_images_on_a_rank_without_rows(make: Callable[[], Step]) -> None:
     assert_as_one_worker(make, [IMAGES.astype("float32")], (2, 5, 0), limit=1e-5)
 
 
-def test_operations_are_merged_with_a_convolution_as_in_one_workers_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("activation", [tf.nn.relu, tf.nn.elu, tf.nn.sigmoid, tf.nn.silu])
+def test_operations_are_merged_with_a_convolution_as_in_one_workers_step(
+    activation: Callable[[Any], Any], tmp_path: Path
+) -> None:
     """Nothing for ranks without rows stands between them: apart, convolution, bias and relu take a fifth longer."""
     images = tf.constant(IMAGES, tf.float32)
     [messages] = on_each_rank(1, NotedMessages)
-    step = _merged(tf.nn.relu)().function
+    step = _merged(activation)().function
     whole = tf.function(step, autograph=False).get_concrete_function(tf.TensorSpec([None, 8, 8, 3], tf.float32))
     divided = Partitioner(messages).divided(whole, [True]).get_concrete_function()
     kernels = []

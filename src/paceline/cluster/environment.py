@@ -14,8 +14,8 @@ FORCE_COLOR = "FORCE_COLOR"
 """Not empty: colours also where there is no terminal, such as in CI; ``NO_COLOR`` comes first."""
 
 LIVE_LINE = "PACELINE_LIVE_LINE"
-"""Not empty: who reads the lines of a job is no terminal, but shows what follows a carriage return in place of the line
-before it, so progress bars are live there, too. `paceline.launch` sets it in a notebook."""
+"""Not empty: who reads the lines of a job is no terminal, but shows colours, and what follows a carriage return in
+place of the row. So progress bars are live there, too. `paceline.launch` sets it in a notebook."""
 
 TASK = "PACELINE_TASK"
 """Told to a worker: its role and its number in that role, such as ``worker 1`` or ``ps 0``."""

@@ -10,6 +10,7 @@ import weakref
 from itertools import zip_longest
 from typing import Any
 
+import keras
 import numpy as np
 
 from paceline.cluster.row_shares import shares_in, text_in
@@ -88,6 +89,9 @@ def _warn_of_idle_ranks(data: DataDescription, size: int) -> None:
 def _check_steps(data: DataDescription) -> None:
     wanted, there = data.steps_per_epoch, data.num_batches
     if wanted is None or there is None or wanted <= there:
+        return
+    # KERAS_MAX_STEPS_PER_EPOCH: Keras takes it for `steps_per_epoch`, also where the data are shorter.
+    if wanted == getattr(keras.config, "max_steps_per_epoch", lambda: None)():
         return
     raise ValueError(
         f"steps_per_epoch={wanted}, but the data has only {there} batches. Use steps_per_epoch={there}, or omit "

@@ -94,30 +94,28 @@ def samples_of_fit(
     return recorder.samples(whole.num_rows or whole.usual_num_rows)
 
 
-def counted_steps(per_epoch: int | None, num_steps: int) -> tuple[int, int, bool]:
-    """How many steps warm up, how many are counted behind them, and whether these are whole epochs.
+def whole_epochs(per_epoch: int | None, num_steps: int) -> tuple[int, int] | None:
+    """How many steps to leave out, besides those that warm up, and how many to count, of short epochs; None: of others.
 
     Of short epochs whole ones are counted, so that as many ends of epochs are among the steps as in a job. The first
-    one warms up, and its end, where functions are traced.
+    one is left out, with its end, where functions are traced.
 
     Args:
         per_epoch: Steps of an epoch; None: not known.
         num_steps: How many are asked for.
 
-    >>> counted_steps(None, 40), counted_steps(1000, 40), counted_steps(64, 40), counted_steps(4, 40)
-    ((10, 40, False), (10, 40, False), (64, 64, True), (12, 40, True))
+    >>> whole_epochs(None, 40), whole_epochs(1000, 40), whole_epochs(64, 40), whole_epochs(4, 40)
+    (None, None, (54, 64), (2, 40))
     """
     if not per_epoch or per_epoch > _SHORT_EPOCH * num_steps:
-        return _WARM_UP, num_steps, False
-    return -(-_WARM_UP // per_epoch) * per_epoch, -(-num_steps // per_epoch) * per_epoch, True
+        return None
+    return -(-_WARM_UP // per_epoch) * per_epoch - _WARM_UP, -(-num_steps // per_epoch) * per_epoch
 
 
-def with_even_ends(steps: Sequence[tuple[Parts, ...]]) -> tuple[tuple[Parts, ...], ...]:
+def with_even_ends(steps: Sequence[tuple[Parts, ...]]) -> list[tuple[Parts, ...]]:
     """Steps of whole epochs, whose ends are spread over them: a job has so many of them, and not by chance."""
     between = [fmean(parts.between for parts in rank) for rank in zip(*steps, strict=True)]
-    return tuple(
-        tuple(parts._replace(between=mean) for parts, mean in zip(step, between, strict=True)) for step in steps
-    )
+    return [tuple(parts._replace(between=mean) for parts, mean in zip(step, between, strict=True)) for step in steps]
 
 
 def _takes_batch_size(x: Any) -> bool:
@@ -139,7 +137,9 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
         """Those that count, in seconds."""
         self.num_heard = 0
         self._world = world
-        self._warm_up, self._num_steps, self._has_epoch_ends = _WARM_UP, num_steps, False
+        self._num_steps = num_steps
+        self._of_epochs: tuple[int, int] | None = None
+        """See `whole_epochs`."""
         self._began: npt.NDArray[np.int64] = self._sent()
         self._counted: npt.NDArray[np.int64] = self._began
         self._num_counted = 0
@@ -148,7 +148,6 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
     def on_train_begin(self, logs: Any = None) -> None:
         """From now on the clocks tell this object."""
         del logs
-        self._warm_up, self._num_steps, self._has_epoch_ends = counted_steps(self.params.get("steps"), self._num_steps)
         self._world.clock.hear = self._hear
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -167,16 +166,18 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
         num_steps = numbers[0, NUM_STEPS]
         self._num_dry_epochs = 0 if num_steps else self._num_dry_epochs
         self.num_heard += bool(num_steps)
-        if self.num_heard <= self._warm_up:
+        if self.num_heard <= _WARM_UP:
             self._began = self._sent()
-        if self.num_heard <= self._warm_up or not num_steps or numbers[:, _APART].any():
+        if self.num_heard == 1 and (per_epoch := self.params.get("steps")):  # an execution may be told as one step
+            self._of_epochs = whole_epochs(round(per_epoch / float(num_steps)), self._num_steps)
+        if self.num_heard <= _WARM_UP or not num_steps or numbers[:, _APART].any():
             return
-        self._counted, self._num_counted = self._sent(), self.num_heard - self._warm_up
+        self._counted, self._num_counted = self._sent(), self.num_heard - _WARM_UP
         per_step = numbers / num_steps / 1e9
         self.steps.append(
             tuple(Parts(**{name: float(rank[phases].sum()) for name, phases in _PHASES.items()}) for rank in per_step)
         )
-        if len(self.steps) >= self._num_steps:
+        if len(self.steps) >= sum(self._of_epochs or (self._num_steps,)):
             self.model.stop_training = True
 
     def _sent(self) -> npt.NDArray[np.int64]:
@@ -192,7 +193,7 @@ class _Recorder(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is unt
             num_rows: Of a global batch; None: the data do not tell.
         """
         messages, reduced, gathered = ((self._counted - self._began) / max(self._num_counted, 1)).tolist()
-        present, steps = len(self.steps[0]), tuple(self.steps[: self._num_steps])
-        if self._has_epoch_ends:
-            steps = with_even_ends(steps)
-        return StepSamples(self._world.size, present, num_rows, steps, messages, reduced, gathered)
+        present, steps = len(self.steps[0]), self.steps[: self._num_steps]
+        if self._of_epochs is not None and len(self.steps) >= sum(self._of_epochs):  # else the data have ended before
+            steps = with_even_ends(self.steps[self._of_epochs[0] :][: self._of_epochs[1]])
+        return StepSamples(self._world.size, present, num_rows, tuple(steps), messages, reduced, gathered)

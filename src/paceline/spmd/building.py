@@ -258,7 +258,7 @@ class Builder:
         return self._filled[id(own)][1]
 
     def is_filled(self, own: Any) -> bool:
-        """Whether `filled` of these own rows is there already."""
+        """Whether some operation has read, or made, `filled` of these own rows."""
         return id(own) in self._filled
 
     def emptied(self, tensor: Any, shard: Sharded) -> Any:

@@ -5,6 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
+from notebook_rows import notebook_rows
 from paceline.launcher.output.screen import DRAW_INTERVAL_SECONDS, SAME_TIME_SECONDS, STATE_INTERVAL_SECONDS, Screen
 from paceline.launcher.output.terminal_line import EMPTY_LINE, StyledLine, TerminalLine
 from paceline.launcher.output.text_stream import TextOutput
@@ -50,17 +51,6 @@ def visible(text: str) -> list[str]:
     """The rows that a real terminal would show in the end."""
     terminal = TerminalLine()
     return [row.plain for row in terminal.feed(text.encode())] + [terminal.current.plain]
-
-
-def in_notebook(text: str) -> list[str]:
-    """The rows that JupyterLab shows: what follows a carriage return overwrites the row; nothing else moves."""
-    rows = []
-    for row in text.split("\n"):
-        shown = ""
-        for piece in row.split("\r"):
-            shown = piece + shown[len(piece) :]
-        rows.append(shown.rstrip())
-    return rows
 
 
 def terminal_screen(width: int = 40) -> tuple[Screen, FakeSink]:
@@ -138,7 +128,7 @@ def test_a_notebook_shows_what_a_terminal_shows(doings: list[tuple[str, int]]):
                 screen.tick(now)
         screen.tick(now + 1)
         shown.append(sink.text)
-    assert in_notebook(shown[1]) == [row.rstrip() for row in visible(shown[0])]
+    assert notebook_rows(shown[1]) == [row.rstrip() for row in visible(shown[0])]
     assert "\x1b" not in shown[1]
 
 

@@ -54,6 +54,7 @@ _NOT_FORWARDED = frozenset(
         environment.AGENT_ID,
         environment.JOB_DIRECTORY,
         environment.CPUS,
+        environment.LIVE_LINE,
         environment.AGENT_FD,
         environment.PMI_FD,
         environment.TOLD,

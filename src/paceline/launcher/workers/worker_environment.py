@@ -124,6 +124,7 @@ def worker_environment(
             else {}
         ),
         environment.TF_CONFIG: cluster.to_tf_config(plan.identity.task),
+        environment.LIVE_LINE: "",  # a launcher inside a worker writes for this one
         environment.JOB_DIRECTORY: str(job_directory(plan.identity.job_id)),
         "PYTHONUNBUFFERED": "1",  # else the last lines of a worker that is killed are lost
     }

@@ -81,7 +81,8 @@ def filled_for_onednn(decision: Decision) -> Build:
 def still_filled(decision: Decision) -> Build:
     """For operations that TensorFlow merges with the convolution before them: no other operation may stand between.
 
-    Where all of its rows are those of a `filled` operation, the row of zeros stays for this one, too.
+    Where all that it reads of the rows has a row more already, that row stays for this operation, too. What is computed
+    of it is taken off before any other operation.
     """
     with_row = filled(decision)
     shards = [need if isinstance(need, Sharded) else None for need in decision.needs]

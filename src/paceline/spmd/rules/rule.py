@@ -20,7 +20,8 @@ class MapOfFactors:
         text: The map, or what writes it for an operation with these inputs; None from it: whole inputs.
         linear: The inputs in which the operation is linear.
         without_rows: How the operation is built where it would go wrong on a rank that has no row (`no_rows.py`).
-        stays_filled: It goes right there, but TensorFlow merges it with the operation before it, which may not.
+        stays_filled: It goes right there, but TensorFlow merges it with the operation before it, which may not
+            (`no_rows.still_filled`). In a dataset, such an operation is still one of which a rank computes own rows.
     """
 
     text: "str | Callable[[Operation, Sequence[Spec]], str | None]"
