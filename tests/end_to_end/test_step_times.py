@@ -120,5 +120,5 @@ def test_the_chief_of_servers_tells_input_from_waiting_for_workers(tmp_path: Pat
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     [whole] = [event for event in events if event["event"] == "StepsTimed" and event["is_whole_fit"]]
     assert whole["shares"]["input"] > 0.6, ended.output  # 40 ms of naps a batch, and next to nothing else
-    assert "input and compute" not in whole["shares"]
+    assert whole["shares"].get("input and compute", 0) < 0.05, ended.output
     assert sum(whole["shares"].values()) == pytest.approx(1, abs=0.05)
