@@ -20,6 +20,9 @@ SITE = REPOSITORY / "build" / "site"
 TO_START, SEARCH = "index.html", "search.html"
 """A page that leads to another one at once, and one whose heading is in the theme's hands."""
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if "_static" not in path.parts)
+SCREENSHOTS = REPOSITORY / "build" / "screenshots"
+SEEN = ["docs/index.html", "docs/tutorials/two_machines.html", "docs/observe.html", "docs/errors/data-differs.html"]
+SEEN += ["docs/api/paceline.launch.html"]
 NARROW = {"width": 360, "height": 740}
 RULES = ["color-contrast", "document-title", "empty-heading", "heading-order", "html-has-lang", "image-alt"]
 RULES += ["duplicate-id-aria", "label", "link-name", "page-has-heading-one"]
@@ -193,6 +196,18 @@ def test_a_page_can_be_read_by_day_and_by_night(path: str, visit: Visit) -> None
     assert not _violations(visit.page), "by day"
     visit.page.emulate_media(color_scheme="dark")
     assert not _violations(visit.page), "by night"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("name", SEEN)
+def test_pages_are_there_to_be_looked_at(name: str, width: int, visit: Visit) -> None:
+    """A reviewer looks at build/screenshots; here, that each picture shows something."""
+    visit.page.set_viewport_size({"width": width, "height": 900})
+    visit.open(name)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    path = SCREENSHOTS / f"{Path(name).stem}-{width}.png"
+    visit.page.screenshot(path=path)
+    assert path.stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS.items())
