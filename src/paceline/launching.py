@@ -89,33 +89,31 @@ def _first_failure(directory: Path) -> Exception | None:
 
 
 def _relayed(command: Sequence[str]) -> int:
-    """Runs `command`. Its output goes to this process's terminal, or is copied as it comes to what a notebook, a test
-    or a script has put in place of `sys.stdout`."""
-    terminal = sys.__stdout__
-    if terminal is not None and sys.stdout is terminal and terminal.isatty():
-        return _awaited(subprocess.Popen(command), lambda: None)
-    # A notebook shows what follows a carriage return in place of the row, and colours.
-    is_notebook = type(sys.stdout).__module__.startswith("ipykernel.")
-    variables = {**os.environ, LIVE_LINE: "1"} if is_notebook else None
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables)
-    output = process.stdout
-    assert output is not None
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def copy() -> None:
-        while piece := os.read(output.fileno(), _PIECE_BYTES):
-            sys.stdout.write(decoder.decode(piece))
-            sys.stdout.flush()
-
-    return _awaited(process, copy)
-
-
-def _awaited(process: subprocess.Popen[bytes], meanwhile: Callable[[], None]) -> int:
-    """The exit code of a process, which does not outlive this call."""
-    with process:
+    """Runs `command`, whose output is to be seen where this process prints, as it comes; returns its exit code."""
+    given = _streams()
+    with subprocess.Popen(command, **given) as process:
         try:
-            meanwhile()
+            if process.stdout is not None:
+                _copy(process.stdout.fileno())
             return process.wait()
         except BaseException:
             process.terminate()
             raise
+
+
+def _streams() -> dict[str, Any]:
+    """For a process that prints: this process's terminal, or a pipe to be copied to what replaces `sys.stdout`."""
+    terminal = sys.__stdout__
+    if terminal is not None and sys.stdout is terminal and terminal.isatty():
+        return {}
+    piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    is_notebook = type(sys.stdout).__module__.startswith("ipykernel.")  # that may be imported elsewhere, too
+    return {**piped, "env": {**os.environ, LIVE_LINE: "1"}} if is_notebook else piped
+
+
+def _copy(descriptor: int) -> None:
+    """Copies text to `sys.stdout` in pieces: a line that is rewritten in place has no end for long."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while piece := os.read(descriptor, _PIECE_BYTES):
+        sys.stdout.write(decoder.decode(piece))
+        sys.stdout.flush()

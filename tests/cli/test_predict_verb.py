@@ -114,6 +114,17 @@ model.fit(rows)
 
 
 @pytest.mark.processes
+def test_data_that_are_there_for_a_single_short_epoch(tmp_path: Path) -> None:
+    """Of short epochs whole ones are counted, behind the first one: here there is no other."""
+    (tmp_path / "train.py").write_text(
+        ENDS.replace("* 3", "* 24").replace("fit(rows)", "fit(rows, steps_per_epoch=24)")
+    )
+    predicted = typed(tmp_path, "train.py", "--workers", "1", "--steps", "12", "--json")
+    assert predicted.returncode == 0, predicted.stderr
+    assert json.loads(predicted.stdout)["predictions"][0]["seconds"]["value"] > 0
+
+
+@pytest.mark.processes
 def test_scripts_that_cannot_be_predicted(tmp_path: Path) -> None:
     (tmp_path / "nothing.py").write_text("print('nothing')")
     (tmp_path / "broken.py").write_text("raise RuntimeError('the script is broken')")

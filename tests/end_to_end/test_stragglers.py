@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from programs import Ended, run_workers
+from straggling import REASONS, cases
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
 
@@ -17,14 +18,6 @@ SCRIPT = Path(__file__).parent / "stragglers.py"
 
 QUOTA = 0.2
 """Of a core."""
-
-REASONS = {
-    "quota": ("is throttled",),
-    "slow": ("stands still", "wait for cores that others use"),  # the second one where the machine is busy
-    "spinner": ("wait for cores that others use",),
-    "map": ("waits for its data",),
-    "callback": ("is in callbacks",),
-}
 
 
 @contextlib.contextmanager
@@ -54,18 +47,7 @@ def stragglers(folder: Path, kind: str, rank: int, *more: str) -> tuple[Ended, l
     return ended, [event for event in events if event["event"] == "StragglerFound"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "rank"),
-    [
-        pytest.param("slow", 1, id="slow 1"),
-        *(
-            pytest.param(kind, rank, id=f"{kind} {rank}, {time}", marks=pytest.mark.proof)
-            for time in range(3)
-            for kind in REASONS
-            for rank in (0, 1)
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "rank"), cases("slow", REASONS, times=3))
 def test_who_is_made_slow_is_named(tmp_path: Path, kind: str, rank: int) -> None:
     with limited_group() if kind == "quota" else contextlib.nullcontext() as group:
         ended, found = stragglers(tmp_path, kind, rank, *([str(group)] if group else []))

@@ -14,6 +14,7 @@ tutorials = page_maker("make_tutorials")
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(tutorials.FOLDER.glob("*.md"))}
 WITH_COMMANDS = [name for name, page in PAGES.items() if any(one.kind == "run" for one in tutorials.blocks_of(page))]
 LIMIT_SECONDS = 360.0
+CANNOT = re.compile(r"two_machines.py: cannot make machines here.*")
 
 
 def missing(patterns: list[str], output: str) -> list[str]:
@@ -52,8 +53,9 @@ def test_the_commands_of_a_page_print_what_it_says(name: str, tmp_path: Path) ->
             printed = ""
             for command in block.commands:
                 ended = Program(["bash", "-c", command], folder, tutorials.variables()).ended(LIMIT_SECONDS)
-                if "cannot make machines here" in ended.output and os.environ.get("CI") != "true":
-                    pytest.skip(ended.output)
+                # As in tests/hosts: nobody but root makes namespaces; CI must.
+                if (why_not := CANNOT.search(ended.output)) and os.environ.get("CI") != "true":
+                    pytest.skip(why_not[0])
                 assert ended.code == block.exit_code, f"{command}\n{ended.output}"
                 printed += tutorials.plain(ended.output, folder)
         elif block.kind == "output":
