@@ -1,5 +1,6 @@
 """Which shares are chosen by what clocks say: simulated workers, of which some are slow, and all are noisy."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -129,3 +130,16 @@ def test_all_rows_are_shared_out_and_everybody_has_one(workers: list[tuple[int, 
     found = equal_times(rows, times)
     assert sum(found) == sum(rows)
     assert min(found) >= 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 7), st.floats(1.0, 1e3)), min_size=1, max_size=3))
+def test_no_other_rows_would_make_a_step_shorter(workers: list[tuple[int, float]]) -> None:
+    rows, times = zip(*workers, strict=True)
+
+    def longest(of_each: Sequence[int]) -> float:
+        return max(found * time / own for found, own, time in zip(of_each, rows, times, strict=True))
+
+    others = itertools.product(range(1, sum(rows) + 1), repeat=len(rows))
+    assert longest(equal_times(rows, times)) <= (1 + 1e-12) * min(
+        longest(one) for one in others if sum(one) == sum(rows)
+    )

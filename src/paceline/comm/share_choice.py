@@ -51,23 +51,25 @@ class _Window:
 
 
 def equal_times(rows: Sequence[int], times: Sequence[float]) -> tuple[int, ...]:
-    """The rows with which all ranks would compute equally long; at least one each.
+    """The rows with which the rank that computes longest computes as short as can be; at least one row each.
 
     >>> equal_times([32, 32], [1.0, 2.0])
-    (42, 22)
+    (43, 21)
 
     Args:
         rows: That each has.
         times: How long each computes of them.
     """
-    speeds = [max(1, own) / max(time, 1.0) for own, time in zip(rows, times, strict=True)]
-    left, whole = sum(rows) - len(rows), sum(speeds)
-    wanted = [left * speed / whole for speed in speeds]
-    found = [int(number) for number in wanted]
-    by_remainder = sorted(range(len(rows)), key=lambda rank: (found[rank] - wanted[rank], rank))
-    for rank in by_remainder[: left - sum(found)]:
-        found[rank] += 1
-    return tuple(1 + number for number in found)
+    per_row = [max(time, 1.0) / max(1, own) for own, time in zip(rows, times, strict=True)]
+    equal = sum(rows) / sum(1 / seconds for seconds in per_row)
+    """So long all would compute if rows could be divided: nobody is given less than the rows that fit in."""
+    found = [max(1, int(equal / seconds)) for seconds in per_row]
+    ranks = range(len(rows))
+    for _ in range(sum(rows) - sum(found)):
+        found[min(ranks, key=lambda rank: (found[rank] + 1) * per_row[rank])] += 1
+    for _ in range(sum(found) - sum(rows)):  # the one row of very slow ranks is missing elsewhere
+        found[max((rank for rank in ranks if found[rank] > 1), key=lambda rank: found[rank] * per_row[rank])] -= 1
+    return tuple(found)
 
 
 class ShareChoice:
