@@ -5,6 +5,7 @@ step       the tensors of a divided step: whole, own rows, addends
 processes  the processes of a job on two hosts
 killed     a terminal in which a worker is killed: what the tutorial of the first script has printed
 timeline   some steps of two workers, of which one shares its core with other programs; from a run with --observe
+scaling    how fast a script would be on up to 16 hosts, with two sizes of batches: `paceline predict --plot`
 report     where the time of these workers went, as in the report of the same run
 
 Nothing that is drawn loads a font or anything else.
@@ -196,6 +197,16 @@ def _folded(line: str) -> Iterator[str]:
     yield left
 
 
+def scaling() -> str:
+    """How fast the small U-Net would be on more hosts."""
+    with tempfile.TemporaryDirectory(prefix="paceline-pictures-") as folder:
+        picture = Path(folder, "scaling.svg")
+        hosts = ["--workers", "1,2,4,8,16", "--hosts", "16", "--link", "10Gbit,0.1ms"]
+        command = ["paceline", "predict", *hosts, "--batch", "128,512", "--plot", str(picture), "unet.py"]
+        _run(command, folder_of_examples(Path(folder)))
+        return picture.read_text(encoding="utf-8")
+
+
 def timeline(job: KeptJob) -> str:
     """Some steps of all ranks, on one clock."""
     files = {file.header.rank: file for file in job.of("steps")}
@@ -238,17 +249,26 @@ def report(job: KeptJob) -> str:
 def observed_job(folder: Path) -> KeptJob:
     """Two workers, of which the second one shares its core with other programs; it trains."""
     command = ["paceline", "run", "--workers", "2", "--observe", str(folder / "seen"), "unequal_workers.py"]
-    examples = folder_of_examples(folder)
-    print(f"$ {' '.join(command)}", flush=True)
-    ended = subprocess.run(
-        command, cwd=examples, env=variables(), capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False
-    )
-    if ended.returncode:
-        sys.exit(f"{ended.stdout}{ended.stderr}")
+    _run(command, folder_of_examples(folder))
     return read_job(folder / "seen")
 
 
-DRAWN: dict[str, Callable[[], str]] = {"batch": batch, "step": step, "processes": processes, "killed": killed}
+def _run(command: list[str], folder: Path) -> None:
+    print(f"$ {' '.join(command)}", flush=True)
+    ended = subprocess.run(
+        command, cwd=folder, env=variables(), capture_output=True, text=True, timeout=_LIMIT_SECONDS, check=False
+    )
+    if ended.returncode:
+        sys.exit(f"{ended.stdout}{ended.stderr}")
+
+
+DRAWN: dict[str, Callable[[], str]] = {
+    "batch": batch,
+    "step": step,
+    "processes": processes,
+    "killed": killed,
+    "scaling": scaling,
+}
 OF_A_JOB: dict[str, Callable[[KeptJob], str]] = {"timeline": timeline, "report": report}
 
 

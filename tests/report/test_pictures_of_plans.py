@@ -6,8 +6,10 @@ from paceline.plan.comparison import Comparison, Pipeline, compare
 from paceline.plan.data_profile import DataProfile, StageCost
 from paceline.plan.profile import Layer, Profile
 from paceline.plan.schedules import schedule_named
+from paceline.plan.step_prediction import COMPUTE, MESSAGES, Estimate, Prediction
 from paceline.report.data_picture import stages
 from paceline.report.plan_picture import schedules
+from paceline.report.prediction_picture import scaling
 
 LAYERS = tuple(Layer(f"layer{at}", 0.001, 0.001, 0.001, (at - 1,) if at else ()) for at in range(4))
 
@@ -76,3 +78,24 @@ def test_stages_of_data_that_compute_and_wait() -> None:
     told = words(stages(DataProfile(3211.0, costs, (), None, 0.0, "")))
     assert {"map decode", "map &lt;read&gt;", " 70%", " 30%", "us a row", "3211 rows/s in one worker"} <= set(told)
     assert {"computes", "waits", "computes or waits"} <= set(told)
+
+
+def predicted(workers: int, rows: int | None, speedup: float) -> Prediction:
+    seconds, times = Estimate(0.2 / speedup, 0.1 / speedup, 0.3 / speedup), Estimate(speedup, speedup / 2, 2 * speedup)
+    shares = {COMPUTE: 0.75, MESSAGES: 0.25}
+    return Prediction(workers, workers, 1, rows, seconds, 1, times, Estimate(speedup / workers, 0, 1), shares)
+
+
+def test_a_curve_and_the_parts_of_a_step_for_each_number_of_workers() -> None:
+    told = words(scaling([[predicted(1, None, 1), predicted(4, None, 3.5)]]))
+    assert {"times as fast as 1 worker", "milliseconds of a step", "ideal", "predicted", "compute", "messages"} <= {
+        *told
+    }
+    assert told.count("4") >= 2, "on both axes"
+
+
+def test_a_curve_for_each_size_of_batches() -> None:
+    series = [[predicted(size, rows, size * rows / 256) for size in (1, 2)] for rows in (128, 256)]
+    told = words(scaling(series))
+    assert {"batches of 128 rows", "batches of 256 rows", "workers, rows of a batch"} <= {*told}
+    assert told.count("128") == told.count("256") == 2, "a bar of each number of workers"

@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 
+from rich.console import Console
+
 from paceline.cli.tables import new_console, new_table
 from paceline.plan.step_prediction import COMPUTE, Estimate, Prediction
 
 
 def print_predictions(found: Sequence[Prediction], advice: Sequence[str]) -> None:
     """Prints everything."""
+    write_predictions(new_console(), found, advice)
+
+
+def write_predictions(console: Console, found: Sequence[Prediction], advice: Sequence[str]) -> None:
+    """The same for any console."""
     table = new_table(
         *("workers", "hosts", "batch", "rows each", "step", "range", "steps/s", "times as fast", "range", "efficiency"),
         "a step is spent with",
@@ -25,7 +32,6 @@ def print_predictions(found: Sequence[Prediction], advice: Sequence[str]) -> Non
             f"{one.efficiency.value:.0%}",
             _spent(one),
         )
-    console = new_console()
     console.print(table)
     console.print()
     for sentence in advice:

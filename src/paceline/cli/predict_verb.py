@@ -69,6 +69,15 @@ Steps = Annotated[
     int, typer.Option(metavar="N", min=10, help=f"Steps of each measurement. Default: {_STEPS}.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Also draw the speed by the number of workers to this file: .svg, or .html with the table, too. Needs pip "
+        "install 'paceline[observe]'.",
+        show_default=False,
+    ),
+]
 
 
 def predict(
@@ -80,6 +89,7 @@ def predict(
     batch: Batches = None,
     steps: Steps = _STEPS,
     as_json: Json = False,
+    plot: Plot = None,
     **given: object,
 ) -> None:
     """Predict how fast a script trains on more workers or hosts, what limits it, and how many workers are worth it.
@@ -95,10 +105,13 @@ def predict(
       paceline predict train.py --workers 1,2,4,8 --hosts 2 --link 1Gbit,0.2ms
       paceline predict train.py --workers 2,4 --hosts a,b -- --epochs 3
       paceline predict train.py --workers 4 --batch 64,128,256
+      paceline predict train.py --workers 1,2,4,8,16 --hosts 16 --link 10Gbit,0.1ms --plot speed.svg
     """
     require_linux()
+    from paceline.cli.pictures import check_plot
     from paceline.plan.step_prediction import advice, hosts_of, predictions
 
+    check_plot(plot)
     if not script.is_file():
         refuse(f"SCRIPT: there is no file {str(script)!r} [option]")
     sizes = _numbers("--workers", workers, "1,2,4")
@@ -128,10 +141,18 @@ def predict(
             "advice": told,
         }
         typer.echo(json.dumps(document, indent=2))
-        return
-    from paceline.cli.predict_tables import print_predictions  # rich, which help does not need
+    else:
+        from paceline.cli.predict_tables import print_predictions  # rich, which help does not need
 
-    print_predictions(found, told)
+        print_predictions(found, told)
+    if plot is not None:
+        from paceline.cli.pictures import write_picture
+        from paceline.cli.predict_tables import write_predictions
+        from paceline.report.prediction_picture import scaling
+
+        write_picture(
+            plot, "paceline predict", scaling(series), lambda console: write_predictions(console, found, told)
+        )
 
 
 takes_options(
