@@ -106,6 +106,22 @@ def test_a_rank_that_computes_longer_is_waited_for(slow: int) -> None:
     assert totals.waited == pytest.approx([0 if rank == slow else 0.2 for rank in range(3)])
 
 
+def test_a_slow_rank_that_leaves_messages_late_is_waited_for_all_the_same() -> None:
+    """Over TCP: the others have what they need, while a rank whose core others use still waits for its core."""
+    told = np.zeros((10, 2, NUM_NUMBERS), np.int64)
+    told[:, :, NUM_STEPS] = 1
+    told[:, :, Phase.COUNT] = TRANSFER
+    told[:, 0, [Phase.COMPUTE, Phase.MESSAGES]] = 10 * MILLISECOND, 25 * MILLISECOND
+    told[:, 1, [Phase.COMPUTE, Phase.MESSAGES]] = 30 * MILLISECOND, 45 * MILLISECOND
+    told[0, 1, Phase.MESSAGES] = TRANSFER
+    totals = totals_of(list(told), None, 2)
+    assert totals.blamed[1, Phase.COMPUTE] == pytest.approx(0.2)
+    assert totals.num_last[1, Phase.COMPUTE] == 10
+    assert totals.blamed[0].sum() == 0
+    assert totals.waited == pytest.approx([0.2, 0])
+    assert totals.phases.sum() + totals.waited.sum() == pytest.approx(told[:, :, :NUM_STEPS].sum() / 1e9)
+
+
 def test_a_wait_for_anybodys_input_is_input() -> None:
     step = [{"input": 30, "compute": 5}, {"input": 10, "compute": 5}]
     totals = _steps([Rank(), Rank()], [step] * 11)

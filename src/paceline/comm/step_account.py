@@ -1,10 +1,13 @@
 """Where the time of steps went, and which rank the others waited for; pure.
 
-Ranks leave a message together, so the one that came last stays the shortest in it: that is what the message takes, and
-what others stay longer they have waited.
+Ranks go on together from a message. The one that is busy longest until the next message comes last to it, and the others
+wait as much as they were busy shorter.
 
     rank 0   compute ████████████ message ░░▓▓
     rank 1   compute ██████████████ message ▓▓        came last: ▓ is the message, ░ is waiting for rank 1
+
+How long ranks stay in a message says less: over TCP they leave it one after the other, and a rank whose core others use,
+too, stays long in a message to which it came last. It only limits how long they can have waited.
 
 The stages of a pipeline begin no step together and have messages of their own: those are not divided.
 
@@ -157,11 +160,13 @@ def _book_waiting(totals: Totals, message: Phase, stays: Seconds, late: Seconds,
         totals: Of the steps.
         message: The kind.
         stays: (steps, ranks): how long each rank was in it.
-        late: (steps, ranks, causes): what each rank had done before.
+        late: (steps, ranks, causes): what each rank had done since all went on together.
         causes: The phases that these are.
     """
-    steps, last = np.arange(len(stays)), stays.argmin(1)
-    waits = stays - stays[steps, last][:, None]
+    busy = late.sum(2)
+    steps, last = np.arange(len(stays)), busy.argmax(1)
+    transfer = stays.min()  # at least
+    waits = np.minimum(busy[steps, last][:, None] - busy, stays - transfer)
     cause = causes[(late[steps, last][:, None] - late).argmax(2)]
     is_input = cause == Phase.INPUT
     totals.phases[:, message] -= waits.sum(0)

@@ -29,7 +29,7 @@ _NOTHING = 0.005
 
 _MOSTLY = 0.6
 """Of the waiting, or of the messages: so much is because of one rank."""
-_MUCH = 0.1
+_MUCH = 0.05
 """Of a step: waiting that is worth a word."""
 _SLOWER = 1.25
 """A rank that computes so many times as long as the median is slow."""
