@@ -1,13 +1,13 @@
 """Where the time of steps went, and which rank the others waited for; pure.
 
-Ranks go on together from a message. The one that is busy longest until the next message comes last to it, and the others
-wait as much as they were busy shorter.
+Ranks go on together from a message. The one that is busy longest until the next message comes last to it, and the
+others wait as much as they were busy shorter.
 
     rank 0   compute ████████████ message ░░▓▓
     rank 1   compute ██████████████ message ▓▓        came last: ▓ is the message, ░ is waiting for rank 1
 
-How long ranks stay in a message says less: over TCP they leave it one after the other, and a rank whose core others use,
-too, stays long in a message to which it came last. It only limits how long they can have waited.
+How long ranks stay in a message says less: over TCP they leave it one after the other, and a rank whose core is used by
+others, too, stays long in a message to which it came last. It only limits how long they can have waited.
 
 The stages of a pipeline begin no step together and have messages of their own: those are not divided.
 
