@@ -1,6 +1,7 @@
 """Distributed training for Keras 3 on TensorFlow that works, exactly, fast, and through failures.
 
     import paceline
+
     strategy = paceline.MultiWorkerMirroredStrategy()
     with strategy.scope():
         model = build_and_compile()

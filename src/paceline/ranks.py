@@ -12,22 +12,46 @@ from paceline.comm.world import current_world
 
 
 def rank() -> int:
-    """This process's rank, 0 to `world_size()` - 1; 0 in a process without other workers."""
+    """This process's rank, 0 to `world_size()` - 1; 0 in a process without other workers.
+
+        print(f"rank {paceline.rank()} of {paceline.world_size()}")
+        noise = np.random.default_rng([1, paceline.rank()])     # other numbers on each rank
+
+    Any rank may call it alone.
+    """
     return current_world().rank
 
 
 def world_size() -> int:
-    """How many ranks the job has; 1 in a process without other workers."""
+    """How many ranks the job has; 1 in a process without other workers.
+
+        model.fit(x, y, batch_size=32 * paceline.world_size())  # 32 rows for each worker
+
+    Any rank may call it alone.
+    """
     return current_world().size
 
 
 def local_rank() -> int:
-    """This process's number on its host."""
+    """This process's number on its host, from 0.
+
+        scratch = f"scratch-{paceline.local_rank()}"            # one for each worker of this host
+        os.makedirs(scratch, exist_ok=True)
+
+    Any rank may call it alone.
+    """
     return current_world().identity.local_rank
 
 
 def is_chief() -> bool:
-    """Whether this process is the chief (rank 0), the one that should write files; an evaluator is not."""
+    """Whether this process is the chief (rank 0), the one that should write files; an evaluator is not.
+
+        history = model.fit(dataset, epochs=3)                  # on all ranks, with the same numbers
+        if paceline.is_chief():
+            np.savetxt("losses.txt", history.history["loss"])
+
+    Any rank may call it alone.
+    """
     return current_world().is_chief and not is_evaluator(os.environ)
 
 
@@ -36,6 +60,8 @@ Rule = Literal["linear", "sqrt"]
 
 def scale_learning_rate(base: float, rule: Rule = "linear", replicas: int | None = None) -> float:
     """The learning rate for a global batch that is `replicas` times as large as the batch for which `base` was tuned.
+
+        model.compile(keras.optimizers.SGD(paceline.scale_learning_rate(0.1)), "mse")   # 0.4 with four workers
 
     >>> scale_learning_rate(0.1, replicas=4), scale_learning_rate(0.001, rule="sqrt", replicas=4)
     (0.4, 0.002)

@@ -22,7 +22,7 @@ class SidecarEvaluator:
     """Evaluates a model with the weights that a training writes, each time newer ones are there.
 
         model = build_and_compile()
-        paceline.SidecarEvaluator(model, validation_dataset, "snapshots", max_evaluations=10).start()
+        paceline.SidecarEvaluator(model, validation, "snapshots", max_evaluations=10).start()
 
     It takes the place of Keras 2's `tf.keras.utils.SidecarEvaluator`, which Keras 3 does not have, with its arguments.
     In `checkpoint_dir` may be snapshots of Paceline, files of `keras.callbacks.ModelCheckpoint` (``.keras``,

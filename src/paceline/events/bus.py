@@ -65,6 +65,7 @@ def subscribe(sink: Sink) -> Callable[[], None]:
                 print(event.rank, event.epoch, event.logs)
 
         paceline.events.subscribe(show)     # before `fit`
+        model.fit(dataset, epochs=3)
 
     In a worker these are the events that workers emit (``docs/events.md``), of this rank, each step among them. The
     sink runs in the thread that emits, and `fit` waits for it: let it be quick, and call no collective. If it raises an

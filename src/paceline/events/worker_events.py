@@ -4,7 +4,14 @@ from paceline.wire.codec import TaggedRecord
 
 
 class Event(TaggedRecord, frozen=True):
-    """Something that has happened."""
+    """Something that has happened.
+
+        end = paceline.events.subscribe(print)      # StepDone(rank=0, step=1, epoch=0, …), and all others
+        model.fit(dataset, epochs=3)
+        end()
+
+    ``docs/events.md`` lists all kinds with their fields.
+    """
 
 
 class OfRank(Event, frozen=True):

@@ -35,6 +35,8 @@ _FEWEST_WORKERS = 2
 def explain(model: Any, data: Any, *, batch_size: int | None = None, workers: int | None = None) -> Explanation:
     """What a step of ``model.fit(data)`` sends and computes when workers divide it; `print` it.
 
+        print(paceline.explain(model, dataset, workers=4))
+
     Works in plain Python, without a launcher. No step is run and no variable changes. A model that is not built yet is
     built for the shapes of the data, with its optimizer, as `fit` would do. No messages; in a job that `paceline run`
     has started, a model that is not built is to be explained on all ranks, or on none.

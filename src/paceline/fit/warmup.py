@@ -10,8 +10,8 @@ from paceline.ranks import world_size
 class LearningRateWarmup(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped
     """Raises the learning rate linearly over the first epochs, step by step (Goyal et al., 2017, section 2.2).
 
-        model.compile(keras.optimizers.SGD(paceline.scale_learning_rate(0.1)), ...)
-        model.fit(data, epochs=90, callbacks=[paceline.LearningRateWarmup(epochs=5)])
+        model.compile(keras.optimizers.SGD(paceline.scale_learning_rate(0.1)), "mse")
+        model.fit(dataset, epochs=20, callbacks=[paceline.LearningRateWarmup(epochs=5)])
 
     The learning rate depends only on the number of the step, so a resumed run continues correctly. (Set `target` then:
     the learning rate that is restored with the optimizer may be one from the middle of the warm-up.) After the warm-up

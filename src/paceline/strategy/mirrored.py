@@ -16,6 +16,11 @@ from paceline.strategy.base import SynchronousStrategy, local_device
 class MirroredStrategy(SynchronousStrategy):
     """Trains on all devices of this host; drop-in for `tf.distribute.MirroredStrategy`.
 
+        strategy = paceline.MirroredStrategy()      # paceline.MirroredStrategy(["GPU:0", "GPU:1"]): these two
+        with strategy.scope():
+            model = build_and_compile()
+        model.fit(dataset, epochs=3)
+
     Under `paceline run` it trains on all workers of the job. In a plain `python train.py` with several devices, the
     process replaces itself with `paceline run --workers K` of the same command line (one process per device). Where
     this is impossible (a notebook, pytest), it raises an error that names `paceline.launch`.
@@ -89,9 +94,10 @@ def relaunch_over(workers: int, strategy: str, what: str) -> NoReturn:
 class OneDeviceStrategy(SynchronousStrategy):
     """Trains on one device; drop-in for `tf.distribute.OneDeviceStrategy`.
 
-    >>> strategy = OneDeviceStrategy("/cpu:0")
-    >>> strategy.num_replicas_in_sync
-    1
+        strategy = paceline.OneDeviceStrategy("/cpu:0")     # although there may be a GPU
+        with strategy.scope():
+            model = build_and_compile()
+        model.fit(dataset, epochs=3)
 
     Under `paceline run --workers N`, the N workers train together, each on its own device of this kind.
 

@@ -37,7 +37,7 @@ class MultiWorkerMirroredStrategy(SynchronousStrategy):
         strategy = paceline.MultiWorkerMirroredStrategy()
         with strategy.scope():
             model = build_and_compile()
-        model.fit(dataset_of_global_batches, epochs=3)
+        model.fit(dataset, epochs=3)            # its batches are global: each worker computes its rows of each
 
     Under `paceline run` it trains on all workers of the job. In a process started by hand, it reads TF_CONFIG and waits
     for the other tasks (collective). Without TF_CONFIG, it trains on the processes that an MPI launcher (`mpiexec`),

@@ -35,9 +35,9 @@ class PipelineStrategy(SynchronousStrategy):
 
     With more workers than stages, each stage has several replicas, which take equal shares of the rows of a batch.
 
-        strategy = paceline.PipelineStrategy(stages=2, micro_batches=8, balance=[5, 7])
+        strategy = paceline.PipelineStrategy(stages=2, micro_batches=8, balance=[2, 2])
         with strategy.scope():
-            model = build_and_compile()  # Sequential or Functional
+            model = build_and_compile()  # Sequential or Functional; four layers: two for each stage
         model.fit(dataset, epochs=3)  # paceline run --workers 2 train.py; with 4 workers: 2 replicas
 
     The results are those of one process: losses, gradients, Dropout and metrics do not depend on the number of

@@ -45,7 +45,8 @@ def records(
 ) -> Any:
     """Batches of the records of TFRecord files; each worker reads and parses its own rows of each.
 
-        train = paceline.data.records(sorted(glob("train-*.tfrecord")), parse, batch_size=64, shuffle=True)
+        files = sorted(glob.glob("day-*.tfrecord"))
+        train = paceline.data.records(files, parse, batch_size=64, shuffle=True)
         model.fit(train, epochs=10)
 
     All ranks call it alike. The global batches are the same for any number of workers.

@@ -24,7 +24,8 @@ _NAME = tf.TensorSpec([], tf.string)
 def shard(dataset: Any, policy: Literal["auto", "data", "file", "hint", "off"]) -> Any:
     """Says how `fit`, `evaluate` and `strategy.experimental_distribute_dataset` divide a dataset among the workers.
 
-        dataset = paceline.data.shard(dataset, "file")
+        dataset = paceline.data.shard(dataset, "file")     # of several files
+        model.fit(dataset, epochs=3)
 
     With ``"file"`` no worker reads what another one reads. Its batches hold other rows than those of one worker, and
     an epoch lasts as long as the worker with the most rows needs; the others get empty batches at the end.

@@ -12,6 +12,7 @@ def element_wise(function: Function) -> Function:
     """Says that `function`, which a `Dataset.map` calls, takes each row by itself.
 
         dataset = paths.map(paceline.data.element_wise(decode)).batch(64)
+        model.fit(dataset, epochs=3)
 
     Behind the `batch` it says that the function has a row for each row: of some rows of a batch it returns those of
     what it returns for the batch.

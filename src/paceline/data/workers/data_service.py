@@ -34,7 +34,7 @@ _START_TIMEOUT_SECONDS = 60.0
 def service(dataset: Any) -> Any:
     """Has the batches of a dataset made by the data workers of the job, in place of the ranks.
 
-        train = paceline.data.service(train)       # paceline run --workers 2 --data-workers 1 train.py
+        train = paceline.data.service(dataset)     # paceline run --workers 2 --data-workers 1 train.py
         model.fit(train, epochs=10)
 
     With one data worker the batches are those that one worker would train on, and each rank receives its rows. With

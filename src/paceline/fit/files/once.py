@@ -113,7 +113,7 @@ def once_per_host(function: Callable[..., Any] | None = None) -> Any:
 
         with paceline.once_per_host() as first:     # a block: True on one worker; the others enter it afterwards
             if first:
-                os.makedirs("data")
+                os.makedirs("logs")
 
     For folders, downloads, archives, databases. It works before TensorFlow is imported. With one worker, the function
     simply runs. The first worker that makes the call runs the function, so not all workers have to make the call. In a
@@ -143,7 +143,8 @@ def once(function: Callable[..., Any] | None = None) -> Any:
 
         with paceline.once() as first:
             if first:
-                make_table("runs.sqlite")           # on a file system that all hosts share
+                np.save("mean.npy", x.mean(axis=0))     # on a file system that all hosts share
+        mean = np.load("mean.npy")                      # on every worker; the file is complete
 
     In a job on several hosts, the chief runs the function, and the call is collective: every worker must make it, in
     the same order as other collectives. The block must not contain a collective.

@@ -13,7 +13,9 @@ from paceline.store.retention import parse_retention
 class Snapshot(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped
     """Takes snapshots while `fit` runs. When the script runs again, it resumes from the newest one, also in mid-epoch.
 
-        model.fit(data, epochs=9, callbacks=[paceline.callbacks.Snapshot("/shared/run-7", every_steps=100)])
+        from paceline.callbacks import Snapshot     # at the top of the script
+
+        model.fit(dataset, epochs=9, callbacks=[Snapshot("snapshots/run-7", every_steps=100)])
 
     Same as ``paceline run --snapshot-dir``, for this `fit` only. ``docs/snapshots.md`` says what they contain. Without
     a launcher, set a seed in the script (``keras.utils.set_random_seed(1)``).

@@ -43,11 +43,11 @@ _STATE, _FORM = "state", "form"
 class TrainingState:
     """The state of a custom training loop, saved in snapshots and restored after a failure.
 
-        data = iter(dataset)
-        state = paceline.TrainingState("/shared/run-7", model=model, optimizer=optimizer, loss=mean_loss, data=data)
-        for step in range(state.restore(), 1000):
+        data = iter(dataset.repeat())
+        state = paceline.TrainingState("snapshots/run-7", model=model, optimizer=optimizer, loss=mean_loss, data=data)
+        for step in range(state.restore(), 200):
             train_step(next(data))
-            if step % 100 == 99:
+            if step % 50 == 49:
                 state.save(step + 1)
         state.close()
 

@@ -59,14 +59,14 @@ def register_rule(operation: str, factors: str, *, linear: tuple[tuple[int, ...]
     An operation without a rule is computed by every worker from the rows of all: right, and not faster. Call this on
     all workers, before the first step. In plain `python`, and with one worker, nothing changes.
 
-        paceline.register_rule("MatrixInverse", "... M N -> ... M N")   # each matrix alone
+        paceline.register_rule("Lu", "... M N -> ... M N, ... M")   # each matrix of a batch alone
         paceline.register_rule("MyProduct", "i k, k j -> i j", linear=((0,), (1,)))
 
     The first batch of each `fit` is computed with the rule and without, and compared (`--verify`): a rule that is not
     true does not train.
 
     Args:
-        operation: The type of the operation, as `tf.Operation.type` has it: `"MatrixInverse"`.
+        operation: The type of the operation, as `tf.Operation.type` has it: `"Lu"`.
         factors: The indices of its inputs and outputs, as in an einsum. The operation does the same for each value of
             an index with a small letter, and needs all values of one with a capital. `...` are leading dimensions that
             are broadcast as NumPy does. An index that no output has is summed over.
