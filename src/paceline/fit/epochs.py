@@ -98,7 +98,9 @@ def epoch_iterator_class(keras_class: Any) -> Any:
 def _told_of_no_data(iterator: Any) -> bool:
     if iterator.source.num_asked > iterator.steps_per_execution:  # those of the step that has found none
         return False
-    if isinstance(sys.exc_info()[1], CutShort):  # what Keras is handling
+    # What Keras is handling. Where it knows the number of batches, it asks for no other one, and warns all the same.
+    ended = sys.exc_info()[1]
+    if not isinstance(ended, StopIteration) or isinstance(ended, CutShort):
         return False
     if iterator.predicting_model is not None:
         raise ValueError(_NO_DATA)  # Keras would fail without its first batch
