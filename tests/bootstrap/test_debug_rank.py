@@ -41,7 +41,12 @@ ask()
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("how", "typed"), [("input", "1\n"), ("breakpoint", "answer += 1\nc\n"), ("pdb", "answer += 1\nc\n")]
+    ("how", "typed"),
+    [
+        pytest.param("input", "1\n", marks=pytest.mark.proof),
+        ("breakpoint", "answer += 1\nc\n"),
+        pytest.param("pdb", "answer += 1\nc\n", marks=pytest.mark.proof),
+    ],
 )
 def test_the_rank_that_is_debugged_has_the_keyboard(tmp_path: Path, how: str, typed: str) -> None:
     """With several workers nobody had it, and what fails on rank 1 alone could not be looked at."""

@@ -38,7 +38,9 @@ def _command(folder: Path, num_workers: int, how: str) -> Sequence[str]:
     return [sys.executable, "-m", "paceline", "run", "--workers", str(num_workers), "script.py", how]
 
 
-@pytest.mark.parametrize(("how", "typed"), [("input", "1\n"), ("breakpoint", "answer += 1\nc\n")])
+@pytest.mark.parametrize(
+    ("how", "typed"), [("input", "1\n"), pytest.param("breakpoint", "answer += 1\nc\n", marks=pytest.mark.proof)]
+)
 def test_one_worker_reads_what_is_piped_in(tmp_path: Path, how: str, typed: str) -> None:
     """stdin was the null device: `breakpoint()` ended the job with an EOFError."""
     ended = subprocess.run(
@@ -117,7 +119,9 @@ def test_a_standby_that_is_called_has_the_keyboard(tmp_path: Path) -> None:
     assert "typed word" in ended.stdout
 
 
-@pytest.mark.parametrize("how", ["input", "breakpoint", "pdb"])
+@pytest.mark.parametrize(
+    "how", ["input", pytest.param("breakpoint", marks=pytest.mark.proof), pytest.param("pdb", marks=pytest.mark.proof)]
+)
 def test_several_workers_say_what_to_do(tmp_path: Path, how: str) -> None:
     ended = subprocess.run(
         _command(tmp_path, 2, how), input="1\n", capture_output=True, text=True, cwd=tmp_path, timeout=LIMIT_SECONDS

@@ -69,6 +69,13 @@ def test_a_run_on_every_rank_is_told_of_once(tmp_path: Path) -> None:
     assert "`if paceline.is_chief():` before mlflow.start_run()" in said[1]
 
 
-@pytest.mark.parametrize(("case", "num_workers"), [("on the chief", 2), ("meant", 2), ("everywhere", 1)])
+@pytest.mark.parametrize(
+    ("case", "num_workers"),
+    [
+        ("on the chief", 2),
+        pytest.param("meant", 2, marks=pytest.mark.proof),
+        pytest.param("everywhere", 1, marks=pytest.mark.proof),
+    ],
+)
 def test_nothing_is_said_of_one_run_nor_of_runs_that_are_meant(tmp_path: Path, case: str, num_workers: int) -> None:
     assert _said(tmp_path, case, num_workers) == []

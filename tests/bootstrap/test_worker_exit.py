@@ -37,7 +37,17 @@ def test_files_and_exit_handlers_of_a_script_that_fails(tmp_path: Path) -> None:
     assert (tmp_path / "handler").exists()
 
 
-@pytest.mark.parametrize(("status", "code"), [("0", 0), ("None", 0), ("3", 3), ("-1", 255), ("256", 1), ("'text'", 1)])
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        pytest.param("0", 0, marks=pytest.mark.proof),
+        pytest.param("None", 0, marks=pytest.mark.proof),
+        ("3", 3),
+        pytest.param("-1", 255, marks=pytest.mark.proof),
+        pytest.param("256", 1, marks=pytest.mark.proof),
+        ("'text'", 1),
+    ],
+)
 def test_sys_exit_gives_the_shells_code(tmp_path: Path, status: str, code: int) -> None:
     assert _run(tmp_path, f"import sys\nsys.exit({status})") == code
 
@@ -98,7 +108,14 @@ threading.Thread(target=late).start()
 """
 
 
-@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(3)", 3), ("raise ValueError('wrong')", 1)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("", 0),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.proof),
+        pytest.param("raise ValueError('wrong')", 1, marks=pytest.mark.proof),
+    ],
+)
 def test_a_signal_to_stop_that_comes_while_the_interpreter_ends_changes_nothing(
     tmp_path: Path, end: str, code: int
 ) -> None:

@@ -9,6 +9,7 @@ from programs import run_workers
 pytestmark = [pytest.mark.processes]
 
 
+@pytest.mark.proof
 def test_the_job_stops_and_names_the_rank_and_the_causes(tmp_path: Path) -> None:
     ended = run_workers(2, Path(__file__).with_name("own_shuffle.py"), folder=tmp_path)
     assert ended.code != 0

@@ -31,7 +31,11 @@ def unharmed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     ("seed", "num_kills"),
-    [(0, 2), *(pytest.param(seed, KILLS_OF_A_CHAIN, marks=pytest.mark.proof) for seed in range(1, 11))],
+    [
+        (0, 1),
+        pytest.param(0, 2, marks=pytest.mark.proof),
+        *(pytest.param(seed, KILLS_OF_A_CHAIN, marks=pytest.mark.proof) for seed in range(1, 11)),
+    ],
 )
 def test_kills_within_updates_leave_the_bits_of_an_unharmed_run(
     tmp_path: Path, unharmed: str, seed: int, num_kills: int

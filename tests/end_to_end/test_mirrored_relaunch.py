@@ -34,6 +34,7 @@ def _assert_two_workers(ended: Ended, command: str) -> None:
         assert ended.lines(f"[{rank}] rank {rank} of 2 with ['--epochs', '3 and more']"), ended.output
 
 
+@pytest.mark.proof
 def test_a_script_with_arguments(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(_SCRIPT)
     ended = run_python("train.py", "--epochs", "3 and more", folder=tmp_path)

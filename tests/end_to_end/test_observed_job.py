@@ -79,6 +79,7 @@ def test_weights_are_the_same_bits_and_each_step_of_each_rank_is_in_the_timeline
     assert runs == ["rank 0", "rank 1"]
 
 
+@pytest.mark.proof
 def test_operations_of_the_steps_of_a_timeline_are_those_of_each_rank_in_these_steps(
     tmp_path: Path, plain: list[list[bytes]]
 ) -> None:
@@ -108,6 +109,7 @@ def test_operations_of_the_steps_of_a_timeline_are_those_of_each_rank_in_these_s
         assert all(began - 1000 <= one["ts"] and one["ts"] + one["dur"] <= ended + 1000 for one in products)
 
 
+@pytest.mark.proof
 def test_a_timeline_of_steps_that_are_not_made_says_so_once(tmp_path: Path, plain: list[list[bytes]]) -> None:
     weights_of_ranks, told = trained(tmp_path, "--observe", "seen", "--timeline", "400")
     assert weights_of_ranks == plain

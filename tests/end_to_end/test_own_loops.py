@@ -82,7 +82,11 @@ def _printed(ended: Ended | Case, word: str) -> list[str]:
     return [line for line in lines if line.startswith(word)]
 
 
-@pytest.mark.parametrize(("text", "is_whole"), [(PLAIN, True), (IN_A_FUNCTION, False)], ids=["eager", "in_a_function"])
+@pytest.mark.parametrize(
+    ("text", "is_whole"),
+    [(PLAIN, True), pytest.param(IN_A_FUNCTION, False, marks=pytest.mark.proof)],
+    ids=["eager", "in_a_function"],
+)
 def test_a_loop_that_names_no_strategy_prints_as_one_worker_does(
     tmp_path: Path, worlds: Worlds, text: str, is_whole: bool
 ) -> None:
@@ -105,6 +109,7 @@ def test_ranks_that_read_other_data_are_stopped(tmp_path: Path, text: str) -> No
     assert "[data-differs]" in ended.output
 
 
+@pytest.mark.proof
 def test_a_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(tmp_path: Path, worlds: Worlds) -> None:
     """The text left out that data are shared out, and the ranks' parts of the loss added up: half of it was printed."""
     refused = _run(tmp_path, BESIDE_A_STRATEGY)
@@ -129,10 +134,10 @@ def test_a_loop_as_its_refusal_says_trains_and_prints_as_one_worker_does(tmp_pat
     [
         (OWN_UPDATES, ("--no-drop-in",), True),
         pytest.param(OWN_UPDATES, (), False, marks=pytest.mark.proof),
-        (OWN_UPDATES, ("--allow-independent",), False),
+        pytest.param(OWN_UPDATES, ("--allow-independent",), False, marks=pytest.mark.proof),
         pytest.param(PLAIN, ("--allow-independent",), False, marks=pytest.mark.proof),
         pytest.param(PLAIN, ("--workers", "1"), False, marks=pytest.mark.proof),
-        (NOTHING_TO_TRAIN, (), False),
+        pytest.param(NOTHING_TO_TRAIN, (), False, marks=pytest.mark.proof),
         pytest.param(GRADIENTS_ADDED_UP_BY_HAND, (), False, marks=pytest.mark.proof),
     ],
     ids=[

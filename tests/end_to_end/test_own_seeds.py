@@ -46,6 +46,7 @@ def test_under_paceline_run_and_in_a_standby_after_a_restart(tmp_path: Path, pla
         assert numbers["unseeded"] == drawn["0.1"]["unseeded"], place
 
 
+@pytest.mark.proof
 def test_started_by_hand(tmp_path: Path, hold_ports: HoldPorts, plain: dict[str, Any]) -> None:
     addresses = [f"127.0.0.1:{port}" for port in hold_ports(2)]
     programs = [

@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).parent / "raises_on_one_rank.py"
         ("callback", "RuntimeError"),
         pytest.param("callback unfiltered", "RuntimeError", marks=pytest.mark.proof),
         pytest.param("pipeline", "ValueError", marks=pytest.mark.proof),
-        ("pipeline unfiltered", "ValueError"),
+        pytest.param("pipeline unfiltered", "ValueError", marks=pytest.mark.proof),
     ],
 )
 def test_the_job_ends_with_the_error(tmp_path: Path, where: str, error: str) -> None:
@@ -46,6 +46,7 @@ def test_the_job_ends_with_the_error(tmp_path: Path, where: str, error: str) -> 
         assert any(PACELINE in line for line in seen) == ("unfiltered" in where), ended.output
 
 
+@pytest.mark.proof
 def test_the_last_line_has_the_cause_of_an_error_of_tensorflow(tmp_path: Path) -> None:
     """It was cut before the cause, within ``Graph execution error: Detected at node …``."""
     ended = run_workers(2, SCRIPT, "map", folder=tmp_path)

@@ -20,7 +20,7 @@ GONE_WITHIN_SECONDS = 60.0
     ("how", "codes"),
     [
         pytest.param("ended", ({0}, {0}), marks=pytest.mark.proof),
-        ("killed", ({137, 143, -9, -15}, {-9})),
+        pytest.param("killed", ({137, 143, -9, -15}, {-9}), marks=pytest.mark.proof),
     ],
 )
 def test_what_two_processes_save_is_there_for_both(

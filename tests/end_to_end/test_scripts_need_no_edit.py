@@ -105,6 +105,7 @@ def test_an_optimizer_step_of_one_rank_alone_is_refused_with_the_fix(job, saved)
             assert "model.fit" in text
 
 
+@pytest.mark.proof
 def test_without_the_drop_in_a_script_that_names_no_strategy_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("from training import train\ntrain()\nprint('came to its end')\n")
     variables = {"PYTHONPATH": str(SCRIPT.parent)}

@@ -77,6 +77,7 @@ def test_after_exact_steps_a_rank_that_fails_ends_the_other_at_once_with_a_clear
     compare(tmp_path, "failing", saved, one_worker)
 
 
+@pytest.mark.proof
 def test_a_rank_that_never_comes_ends_the_start(tmp_path: Path, addresses: list[str]) -> None:
     variables = {"TF_CONFIG": _tf_config(addresses, 0), "PACELINE_START_TIMEOUT": "3"}
     ended = run_python(SCRIPT, tmp_path, "0", "environment", folder=tmp_path, variables=variables)
@@ -87,6 +88,7 @@ def test_a_rank_that_never_comes_ends_the_start(tmp_path: Path, addresses: list[
     assert "Traceback" not in ended.output
 
 
+@pytest.mark.proof
 def test_a_wrong_tf_config_is_told_at_once(tmp_path: Path) -> None:
     wrong = json.dumps(
         {"cluster": {"worker": ["127.0.0.1", "127.0.0.1:70000"]}, "task": {"type": "worker", "index": 5}}

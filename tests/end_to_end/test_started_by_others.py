@@ -142,6 +142,7 @@ def test_jobs_of_one_rank_are_refused(variables: dict[str, str], said: list[str]
         assert part in ended.output
 
 
+@pytest.mark.proof
 def test_a_taken_port_of_a_step_is_told(tmp_path: Path) -> None:
     job = slurm_job_with_free_ports()
     with socket.create_server(("127.0.0.1", first_port(job, 0))):

@@ -23,7 +23,7 @@ def only_of(naps: str) -> list[int]:
 @pytest.mark.parametrize(
     ("workers", "naps", "word"),
     [
-        pytest.param(1, "map", "input", id="map of one worker, validated"),
+        pytest.param(1, "map", "input", id="map of one worker, validated", marks=pytest.mark.proof),
         pytest.param(2, "map", "input", id="map", marks=pytest.mark.proof),
         pytest.param(2, "map 1", "input", id="map of one rank", marks=pytest.mark.proof),
         pytest.param(2, "callback", "callbacks", id="callback", marks=pytest.mark.proof),
@@ -56,6 +56,7 @@ def test_naps_are_found_where_they_are(tmp_path: Path, workers: int, naps: str, 
     assert set(only_of(naps)) <= set(slow)
 
 
+@pytest.mark.proof
 def test_a_short_fit_says_nothing_of_it(tmp_path: Path) -> None:
     script = tmp_path / "short.py"
     script.write_text(
@@ -113,6 +114,7 @@ model.fit(data, epochs=3, steps_per_epoch=16, verbose=2)
 """
 
 
+@pytest.mark.proof
 def test_the_chief_of_servers_tells_input_from_waiting_for_workers(tmp_path: Path) -> None:
     (tmp_path / "servers.py").write_text(SERVERS)
     ended = run_workers(1, "--ps", "1", "--events", "events.jsonl", "servers.py", folder=tmp_path)

@@ -93,6 +93,7 @@ print("TOLD", json.dumps([first, *model.evaluate(rows[:7], sums[:7], verbose=0)]
 """
 
 
+@pytest.mark.proof
 def test_an_evaluator_that_is_late_evaluates_the_end_of_each_fit(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(TWO_FITS)
@@ -120,6 +121,7 @@ if os.environ["PACELINE_TASK"] == "evaluator 0":
 """
 
 
+@pytest.mark.proof
 def test_a_fit_without_validation_data_is_told_and_the_job_goes_on(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(NOT_VALIDATED)

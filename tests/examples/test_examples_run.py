@@ -43,7 +43,7 @@ def losses(output: str) -> list[str]:
     return re.findall(r"epoch \d+: loss [0-9.]+", output)
 
 
-@pytest.mark.parametrize("script", ["custom_loop.py", "custom_loop_plain.py"])
+@pytest.mark.parametrize("script", ["custom_loop.py", pytest.param("custom_loop_plain.py", marks=pytest.mark.proof)])
 def test_custom_loop_computes_what_its_plain_twin_computes(worlds: Worlds, script: str, tmp_path: Path) -> None:
     """The plain one itself runs on several workers, too, each of which prints what one prints."""
     tiny = ("2", "512")
@@ -54,7 +54,7 @@ def test_custom_loop_computes_what_its_plain_twin_computes(worlds: Worlds, scrip
         assert float(one.split()[-1]) == pytest.approx(float(other.split()[-1]), abs=2e-5)
 
 
-@pytest.mark.parametrize("script", ["multi_worker.py", "multi_worker_plain.py"])
+@pytest.mark.parametrize("script", ["multi_worker.py", pytest.param("multi_worker_plain.py", marks=pytest.mark.proof)])
 def test_multi_worker_under_the_launcher(worlds: Worlds, script: str, tmp_path: Path) -> None:
     ended = worlds.of(2).run_script(EXAMPLES / script, "1", "4", folder=tmp_path)
     accuracies = dict(re.findall(r"worker (\d) of 2: accuracy ([0-9.]+)", ended.output))
@@ -62,6 +62,7 @@ def test_multi_worker_under_the_launcher(worlds: Worlds, script: str, tmp_path: 
     assert accuracies["0"] == accuracies["1"]
 
 
+@pytest.mark.proof
 def test_multi_worker_by_hand(tmp_path: Path, hold_ports: HoldPorts) -> None:
     addresses = [f"localhost:{port}" for port in hold_ports(2)]
     programs = [
@@ -88,6 +89,7 @@ def test_multi_worker_by_hand(tmp_path: Path, hold_ports: HoldPorts) -> None:
     assert len({match.group(2) for match in found if match}) == 1
 
 
+@pytest.mark.proof
 def test_notebook_function_returns_what_its_plain_twin_computes(worlds: Worlds, tmp_path: Path) -> None:
     tiny = ("2", "512")
     plain = worlds.plain.run_script(EXAMPLES / "notebook_function_plain.py", *tiny, folder=tmp_path)

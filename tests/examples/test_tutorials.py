@@ -1,4 +1,7 @@
-"""The tutorials show the code of the examples, and their commands print what the pages say."""
+"""The tutorials show the code of the examples, and their commands print what the pages say.
+
+That each command is run holds for `make check` and `make proof` together: most pages are typed in `make proof` alone.
+"""
 
 import os
 import re
@@ -13,6 +16,10 @@ tutorials = page_maker("make_tutorials")
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(tutorials.FOLDER.glob("*.md"))}
 WITH_COMMANDS = [name for name, page in PAGES.items() if any(one.kind == "run" for one in tutorials.blocks_of(page))]
+IN_EVERY_CHECK = ("by_habit",)
+"""What the commands of the other pages do, other tests of every check do, too: `tests/examples/test_examples_run.py`
+trains most of the scripts, and kills, hosts, servers, stages, profiles and notebooks have tests of their own."""
+
 LIMIT_SECONDS = 360.0
 CANNOT = re.compile(r"two_machines.py: cannot make machines here.*")
 
@@ -44,8 +51,12 @@ def test_each_picture_of_a_page_is_there(name: str) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", WITH_COMMANDS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in IN_EVERY_CHECK else pytest.param(name, marks=pytest.mark.proof) for name in WITH_COMMANDS],
+)
 def test_the_commands_of_a_page_print_what_it_says(name: str, tmp_path: Path) -> None:
+    """Each command of the tutorials: those of `IN_EVERY_CHECK` in every check, the others in `make proof`."""
     folder = tutorials.folder_of_examples(tmp_path)
     printed = ""
     for block in tutorials.blocks_of(PAGES[name]):

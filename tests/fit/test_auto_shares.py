@@ -27,11 +27,16 @@ CASES = (
     "generator",
     "rows_by_index",
 )
+IN_EVERY_CHECK = ("arrays", "maps_before_and_behind_the_batch", "items", "rows_by_index")
+"""Each way to the rows once: of arrays, in front of and behind the batch, of items, by index."""
+
 BY_PACELINE = ("rows_by_index",)
 """Which plain Keras does not know."""
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in IN_EVERY_CHECK else pytest.param(case, marks=pytest.mark.proof) for case in CASES]
+)
 def test_changing_shares_change_no_number(worlds: Worlds, case: str) -> None:
     alone = worlds.not_launched if case in BY_PACELINE else worlds.plain
     [one], several = alone.run(SCRIPT, case).told, worlds.of(2, shares="auto").run(SCRIPT, case).told
@@ -50,6 +55,7 @@ def test_a_slow_worker_gets_fewer_rows_and_the_chief_says_so(worlds: Worlds) -> 
     assert "it computes 2.0 times as long per row; --shares 8,4 would keep these shares [shares]" in case.output
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 def test_a_run_goes_on_from_a_snapshot_with_its_shares_or_with_others(tmp_path: Path) -> None:
     def weights_of(ended: Ended) -> list[float]:

@@ -27,7 +27,7 @@ def test_local_statistics_take_no_message_in_the_middle_of_the_step(worlds: Worl
     np.testing.assert_allclose(local.same["numbers"][:2], exact.same["numbers"][:2], rtol=0.2)
 
 
-@pytest.mark.parametrize("name", ["plain", "frozen"])
+@pytest.mark.parametrize("name", [pytest.param("plain", marks=pytest.mark.proof), "frozen"])
 def test_a_model_that_normalizes_by_no_batch_has_one_workers_numbers(worlds: Worlds, name: str) -> None:
     [one] = worlds.plain.run(SCRIPT, name).told
     case = worlds.of(2).run(SCRIPT, name, "local")

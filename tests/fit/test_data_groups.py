@@ -47,20 +47,20 @@ def as_one_worker_would(folder: Path, alone: Path, worlds: Worlds) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.proof
-@pytest.mark.parametrize("way", ["mpi", "ring"])
+@pytest.mark.parametrize("way", ["mpi", pytest.param("ring", marks=pytest.mark.proof)])
 def test_each_group_trains_its_model_as_one_worker_would(way: str, worlds: Worlds, tmp_path: Path) -> None:
     """The groups take different numbers of steps of different shapes, at the same time, each with its callbacks."""
     as_one_worker_would(together(tmp_path / "together", way), tmp_path / "alone", worlds)
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("kills", "num_resumed"),
     [
         pytest.param(("rank=3,step=20",), 1, id="once, when one model may have been trained"),
-        pytest.param(("rank=1,step=7", "rank=3,step=20"), 2, id="twice", marks=pytest.mark.proof),
+        pytest.param(("rank=1,step=7", "rank=3,step=20"), 2, id="twice"),
     ],
 )
 def test_a_killed_job_resumes_with_both_models_as_one_worker_would_train_them(

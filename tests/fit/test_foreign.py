@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SCRIPT = Path(__file__).parent / "foreign_jobs.py"
 
 
-@pytest.mark.parametrize("case", ["once per host", "on each rank"])
+@pytest.mark.parametrize("case", ["once per host", pytest.param("on each rank", marks=pytest.mark.proof)])
 def test_web_dataset_is_read_to_its_end(worlds: Worlds, tmp_path: Path, case: str) -> None:
     """RANK and WORLD_SIZE were exported, so WebDataset gave each rank half of the files, of which `fit` took half."""
     pytest.importorskip("webdataset")

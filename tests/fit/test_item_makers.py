@@ -1,6 +1,7 @@
 """Items of a `PyDataset` that some ranks make: steps have one worker's rows, bit by bit."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,20 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize(
-    "size", [2, pytest.param(3, marks=pytest.mark.proof), pytest.param(4, marks=pytest.mark.proof)]
-)
-@pytest.mark.parametrize("case", [*CASES, pytest.param("pairs_with_processes", marks=pytest.mark.proof)])
+IN_EVERY_CHECK = ("pairs_with_threads", "numbers_drawn_in_items", "stopped_in_the_middle_of_an_epoch")
+"""Items without a state and with one, and an epoch that does not come to its end."""
+
+
+def _cases() -> list[Any]:
+    proof = pytest.mark.proof
+    return [
+        *(pytest.param(case, 2, marks=() if case in IN_EVERY_CHECK else proof) for case in CASES),
+        *(pytest.param(case, size, marks=proof) for size in (3, 4) for case in CASES),
+        *(pytest.param("pairs_with_processes", size, marks=proof) for size in (2, 3, 4)),
+    ]
+
+
+@pytest.mark.parametrize(("case", "size"), _cases())
 def test_ranks_see_the_rows_of_one_worker(worlds: Worlds, case: str, size: int) -> None:
     [alone] = worlds.not_launched.run(SCRIPT, case).told
     told = worlds.of(size).run(SCRIPT, case).told
@@ -55,6 +66,7 @@ def test_what_items_leave_behind_is_what_they_leave_behind_in_one_worker(worlds:
                 assert rank["same"][1::2] == alone["same"][1::2]
 
 
+@pytest.mark.proof
 def test_steps_that_are_fewer_than_the_items_go_on_in_the_next_epoch(worlds: Worlds) -> None:
     [alone] = worlds.not_launched.run(SCRIPT, "fewer_steps_than_items").told
     told = worlds.of(2).run(SCRIPT, "fewer_steps_than_items").told

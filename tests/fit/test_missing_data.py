@@ -12,7 +12,13 @@ SCRIPT = Path(__file__).parent / "missing_data_jobs.py"
 
 
 @pytest.mark.parametrize(
-    ("method", "kind"), [("fit", "plain"), ("fit", "drawing"), ("evaluate", "plain"), ("evaluate", "one worker")]
+    ("method", "kind"),
+    [
+        ("fit", "plain"),
+        pytest.param("fit", "drawing", marks=pytest.mark.proof),
+        pytest.param("evaluate", "plain", marks=pytest.mark.proof),
+        ("evaluate", "one worker"),
+    ],
 )
 def test_an_item_that_is_none_is_named_on_all_ranks(worlds: Worlds, method: str, kind: str) -> None:
     """Keras's enqueuer passed over the item, so the rank that makes it had one less, and the others waited for ever.
@@ -32,7 +38,7 @@ def test_data_without_a_batch_are_told_of(worlds: Worlds) -> None:
         assert all(text.endswith("[no-data]") for text in told)
 
 
-@pytest.mark.parametrize(("method", "steps"), [("fit", 2), ("evaluate", 0)])
+@pytest.mark.parametrize(("method", "steps"), [("fit", 2), pytest.param("evaluate", 0, marks=pytest.mark.proof)])
 def test_data_that_end_within_the_first_execution_on_some_ranks_are_not_no_data(
     worlds: Worlds, method: str, steps: int
 ) -> None:

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SHARES = Shared("3,1")
 CHANGING = Shared("auto")
 CHANGING_IN_EVERY_CHECK = ("a_rank_without_rows", "dropout")
-SHARED_IN_EVERY_CHECK = ("a_rank_without_rows", "augmentation", "batch_normalization_synchronized", "dropout")
+SHARED_IN_EVERY_CHECK = ("a_rank_without_rows", "dropout")
+SHARED_BY_THREE = (*SHARED_IN_EVERY_CHECK, "augmentation", "batch_normalization_synchronized")
 
 ALLOWED_DRIFT = 2.0
 """Times the drift of one process that adds the same batch in as many parts."""
@@ -64,7 +65,7 @@ def _by_shares() -> list[Any]:
     jobs = [job.name for job in JOBS if job.dtype == "float64"]
     return [
         *(pytest.param(job, SHARES, marks=() if job in SHARED_IN_EVERY_CHECK else pytest.mark.proof) for job in jobs),
-        *(pytest.param(job, Shared("1,0,2"), marks=pytest.mark.proof) for job in SHARED_IN_EVERY_CHECK),
+        *(pytest.param(job, Shared("1,0,2"), marks=pytest.mark.proof) for job in SHARED_BY_THREE),
         *(
             pytest.param(job, CHANGING, marks=() if job in CHANGING_IN_EVERY_CHECK else pytest.mark.proof)
             for job in jobs

@@ -73,6 +73,7 @@ def test_numerics_are_patched_for_loops_with_strategy_run_only(tmp_path: Path) -
     assert set(told["loops"]) == OF_LOOPS
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_a_step_that_is_traced_to_build_a_resumed_model_is_no_loop(tmp_path: Path) -> None:
     """The step of a model that nothing else builds was traced in `strategy.run`, as a loop of the script's own is."""

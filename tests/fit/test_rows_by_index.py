@@ -28,9 +28,9 @@ def assert_close(some: dict[str, Any], others: dict[str, Any]) -> None:
     ("case", "size"),
     [
         ("records_with_augmentation_and_class_weights", 2),
-        ("rows_repeated_with_steps", 2),
-        pytest.param("rows_that_leave_ranks_without_any", 2, marks=pytest.mark.proof),
-        ("rows_that_leave_ranks_without_any", 3),
+        pytest.param("rows_repeated_with_steps", 2, marks=pytest.mark.proof),
+        ("rows_that_leave_ranks_without_any", 2),
+        pytest.param("rows_that_leave_ranks_without_any", 3, marks=pytest.mark.proof),
     ],
 )
 def test_workers_compute_what_one_computes(worlds: Worlds, case: str, size: int) -> None:
@@ -84,6 +84,7 @@ model.fit(paceline.data.rows(Table(), 8), verbose=0)
 """
 
 
+@pytest.mark.proof
 def test_an_exception_in_a_row_is_shown_as_it_was_raised_and_ends_the_job(tmp_path: Path) -> None:
     script = tmp_path / "raises.py"
     script.write_text(RAISES)

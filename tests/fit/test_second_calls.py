@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SCRIPT = Path(__file__).parent / "second_call_jobs.py"
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.proof), 2])
 def test_a_model_that_was_loaded_from_its_file_trains_on(worlds: Worlds, size: int) -> None:
     [plain] = worlds.plain.run(SCRIPT, "a_loaded_model_trains_on").told
     got = worlds.of(size).run(SCRIPT, "a_loaded_model_trains_on").same
@@ -21,7 +21,7 @@ def test_a_model_that_was_loaded_from_its_file_trains_on(worlds: Worlds, size: i
     assert got["losses"] == pytest.approx(plain["losses"], rel=1e-5)
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.proof), 2])
 def test_each_call_begins_one_batch_behind_those_that_the_call_before_has_used(worlds: Worlds, size: int) -> None:
     # Plain Keras does so in most runs: its thread may have read one more.
     got = worlds.of(size).run(SCRIPT, "one_generator_is_predicted_and_evaluated_from").same
@@ -30,7 +30,8 @@ def test_each_call_begins_one_batch_behind_those_that_the_call_before_has_used(w
     assert got["next"] == 36.0
 
 
-@pytest.mark.parametrize("size", [1, *(pytest.param(size, marks=pytest.mark.proof) for size in (2, 3))])
+@pytest.mark.proof
+@pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_shuffle_below_repeat_goes_on_where_the_steps_have_come_to(worlds: Worlds, size: int) -> None:
     """A shuffle drew its next seed when reading ahead reached a repetition's end, which each rank did by itself."""
     expected = {
@@ -52,6 +53,7 @@ def test_a_shuffle_below_repeat_goes_on_where_the_steps_have_come_to(worlds: Wor
     assert worlds.of(size).run(SCRIPT, case).same == expected
 
 
+@pytest.mark.proof
 def test_a_second_fit_on_a_repeated_shuffle_resumes_with_its_orders(tmp_path: Path) -> None:
     """A fit that was passed over drew one seed of a shuffle below `repeat`, however many repetitions it had begun."""
     script = Path(__file__).with_name("repeated_job.py")
@@ -74,6 +76,7 @@ def test_whole_epochs_of_a_finite_repeat_have_the_orders_of_plain_keras(worlds: 
         assert same[name][1] == rows, name
 
 
+@pytest.mark.proof
 def test_finite_repeats_go_on_with_their_orders_on_another_number_of_workers(tmp_path: Path) -> None:
     """Each earlier iterator drew one seed, however often it repeats, in the `fit` that goes on and the one before."""
     script = Path(__file__).with_name("finite_repeats_job.py")

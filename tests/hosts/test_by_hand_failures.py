@@ -46,6 +46,7 @@ def test_a_pulled_cable_ends_both_sides(own_two_hosts: Lab, tmp_path: Path) -> N
     assert time.monotonic() - began <= MAX_SECONDS_AFTER_A_LOSS
 
 
+@pytest.mark.proof
 def test_a_frozen_host_ends_the_other_and_then_itself(own_two_hosts: Lab, tmp_path: Path) -> None:
     alpha, beta = _training(own_two_hosts, tmp_path)
     began = time.monotonic()
@@ -64,6 +65,7 @@ def test_a_host_that_loses_its_power_ends_the_other(own_two_hosts: Lab, tmp_path
     assert time.monotonic() - began <= MAX_SECONDS_AFTER_A_LOSS
 
 
+@pytest.mark.proof
 def test_a_name_that_appears_late_is_waited_for(own_two_hosts: Lab, tmp_path: Path) -> None:
     lab = own_two_hosts
     for host in lab.hosts:
@@ -91,6 +93,7 @@ def test_a_wrong_name_is_told(own_two_hosts: Lab, tmp_path: Path) -> None:
     assert "rank 1 at beta:3000" in chief.output
 
 
+@pytest.mark.proof
 def test_an_interface_that_leads_nowhere_is_not_taken(own_two_hosts: Lab, tmp_path: Path) -> None:
     """Docker's bridge has the same address on every host, and MPI would take it first."""
     stop = tmp_path / "stop"

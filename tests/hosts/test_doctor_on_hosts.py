@@ -76,6 +76,7 @@ def test_a_host_that_nothing_reaches_is_named_and_the_others_are_examined(lab: L
     assert told["hosts"]["beta"]["hostname"] == "beta"
 
 
+@pytest.mark.proof
 def test_a_host_whose_loopback_is_down(lab: Lab) -> None:
     """A port can be opened there all the same, but no process reaches it."""
     down = ["ip", "link", "set", "lo", "down"]
@@ -98,6 +99,7 @@ def test_two_hosts_that_do_not_reach_each_other_are_named(lab: Lab) -> None:
     assert len(told["pairs"]) == len(HOSTS)
 
 
+@pytest.mark.proof
 def test_a_host_that_hangs_meanwhile_is_named(lab: Lab) -> None:
     program = start(lab, ",".join(HOSTS))
     give_up_at = time.monotonic() + LIMIT_SECONDS
@@ -115,7 +117,7 @@ def test_a_host_that_hangs_meanwhile_is_named(lab: Lab) -> None:
     assert not until_gone(lambda: left(lab), SOON_SECONDS)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.proof), signal.SIGKILL])
 def test_its_end_leaves_no_process_on_any_host(lab: Lab, number: signal.Signals) -> None:
     lab.freeze("gamma")
     program = start(lab, ",".join(HOSTS))

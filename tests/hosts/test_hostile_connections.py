@@ -87,6 +87,7 @@ def test_strangers_at_mpis_ports_change_nothing(job: Job) -> None:
     job.assert_trained_well(programs)
 
 
+@pytest.mark.proof
 def test_strangers_at_the_meeting_point_change_nothing(job: Job) -> None:
     """Rank 1 waits for rank 0, which has no port yet; strangers find the port of rank 1."""
     lab = job.lab

@@ -69,6 +69,7 @@ def test_two_kills_a_standby_and_two_fits(tmp_path: Path) -> None:
     assert f"{num_again(tmp_path)} steps again" in line
 
 
+@pytest.mark.proof
 def test_a_job_that_is_preempted_has_no_death(tmp_path: Path) -> None:
     options = ("--snapshot-dir", "kept", "--snapshot-every", "60s")
     ended = run(tmp_path, *options, str(HERE / "accounted.py"), "1:7:told", workers=1)

@@ -28,7 +28,7 @@ while not all((told := Path(f"private.{rank}")).exists() and told.read_text() fo
     ("end", "code"),
     [
         ("", 0),
-        ("sys.exit(3)", 3),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.proof),
         ("os.kill(os.getpid(), signal.SIGKILL) if os.environ['PACELINE_RANK'] == '1' else time.sleep(600)", 137),
     ],
 )

@@ -94,6 +94,7 @@ def test_only_the_chief_runs_the_script_and_servers_serve_it(servers: Callable[.
     assert logs == {"job_0.log", "worker_0.log", "worker_1.log", "ps_0.log"}
 
 
+@pytest.mark.proof
 def test_a_worker_may_die_while_another_is_left(servers: Callable[..., Servers], tmp_path: Path):
     job = servers("--max-restarts", "1", "--hang-timeout", "3")
     job.wait_for_more_steps()
@@ -160,6 +161,7 @@ def end_of(jobs: list[Job], folder: Path) -> list[Finished]:
     return finished
 
 
+@pytest.mark.proof
 def test_workers_are_spread_over_nodes(begin: Callable[..., Job], free_port: int, tmp_path: Path):
     command = (sys.executable, "-m", "paceline", "run", "--workers", "1", "--ps", "1")
     place = ("--nnodes", "2", "--rendezvous", f"127.0.0.1:{free_port}", "--start-timeout", "200")

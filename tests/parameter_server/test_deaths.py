@@ -31,6 +31,7 @@ def test_steps_of_killed_workers_are_done_again(tmp_path: Path) -> None:
     assert re.search(r"\d steps? (was|were) done again", ended.output)
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 @pytest.mark.timeout(900)
 def test_training_goes_on_from_the_newest_snapshot(tmp_path: Path) -> None:

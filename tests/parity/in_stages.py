@@ -43,24 +43,13 @@ REFUSED = {
 """Job to words of the reason why no pipeline trains it. Every other one must be trained."""
 
 IN_EVERY_CHECK = (
-    "added_losses_of_rows",
     "arrays_with_validation_arrays_and_class_weights",
     "embedding_of_positions",
     "evaluate_and_predict",
-    "float32_one_step_of_adam",
-    "gradient_accumulation",
     "half_precision_with_an_overflow_on_one_rank",
-    "logs_of_batches_and_a_metric_read_by_a_callback",
-    "loss_class_with_a_call_of_its_own",
     "losses_of_layers",
-    "masked_lstm",
-    "mean_with_sample_weight",
-    "noise_and_normalization_of_images",
-    "optimizer_ScheduleFreeAdamW",
     "several_inputs_and_outputs",
-    "single_batches",
     "weights_assigned_from_data",
-    "weights_frozen_after_a_first_fit",
 )
 """Two stages, four micro-batches, `1f1b`; the others, other schedules and replicas are left to `make proof`."""
 

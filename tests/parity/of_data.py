@@ -47,7 +47,7 @@ def _every_size_from_one_row(last: int) -> dict[str, Any]:
     return {"model": model, "history": history}
 
 
-@job(worlds=(3,))
+@job(worlds=())
 def every_size_up_to_two_rows_in_the_second_batch() -> dict[str, Any]:
     return _every_size_from_one_row(6)
 
@@ -57,7 +57,7 @@ def every_size_up_to_three_batches() -> dict[str, Any]:
     return _every_size_from_one_row(12)
 
 
-@job()
+@job(worlds=())
 def repeated_data_with_steps() -> dict[str, Any]:
     data = tf.data.Dataset.from_tensor_slices(table(50)).shuffle(50).repeat().batch(BATCH)
     endless = batches(table(21, seed=5)).repeat()
@@ -107,12 +107,12 @@ class _Slices(keras.utils.PyDataset):
         self._epoch += 1
 
 
-@job()
+@job(worlds=())
 def python_dataset() -> dict[str, Any]:
     return train(dense_model(), optimizers.SGD(0.1), _Slices(), validation_data=_Slices())
 
 
-@job()
+@job(worlds=())
 def python_generator() -> dict[str, Any]:
     def endless() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         generator = np.random.default_rng(4)
@@ -143,7 +143,7 @@ def several_inputs_and_outputs() -> dict[str, Any]:
     return train(model, optimizers.Adam(0.01), batches((inputs, targets)), compile_options=options)
 
 
-@job()
+@job(worlds=())
 def ragged_sequences() -> dict[str, Any] | None:
     if "ragged" not in inspect.signature(keras.Input).parameters:
         return None

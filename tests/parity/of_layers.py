@@ -110,7 +110,7 @@ def alpha_dropout() -> dict[str, Any]:
     return _train(_dense_around(layers.AlphaDropout(0.3)))
 
 
-@job()
+@job(worlds=())
 def augmentation() -> dict[str, Any]:
     """These layers know float32 only; what follows computes in float64."""
     return _images(
@@ -123,7 +123,7 @@ def augmentation() -> dict[str, Any]:
     )
 
 
-@job()
+@job(worlds=())
 def dropout_with_several_steps_per_execution() -> dict[str, Any]:
     return _train(_dense_around(layers.Dropout(0.4)), compile_options={"steps_per_execution": 3})
 
@@ -148,7 +148,7 @@ def _of_sentences(body: Callable[[Any], Any], mask_zero: bool = True) -> dict[st
     return train(model, optimizers.Adam(0.01), batches(_sentences(_ROWS)))
 
 
-@job()
+@job(worlds=())
 def masked_lstm() -> dict[str, Any]:
     return _of_sentences(layers.LSTM(6, dropout=0.2))
 
@@ -183,7 +183,7 @@ def rematerialised_layers() -> dict[str, Any]:
     return _train(_dense_around(again, layers.Dropout(0.4)), compile_options={"run_eagerly": True})
 
 
-@job()
+@job(worlds=())
 def weights_frozen_after_a_first_fit() -> dict[str, Any]:
     base = keras.Sequential([keras.Input((8,)), layers.Dense(16, "relu"), layers.Dense(12, "relu")])
     model = keras.Sequential([base, layers.Dense(4)])

@@ -159,7 +159,7 @@ def added_losses_of_rows() -> dict[str, Any]:
     return _of_added_losses(("uneven", keras.Model, uneven, uneven, False), ("fixed", keras.Model, fixed, fixed, False))
 
 
-@job()
+@job(worlds=())
 def added_losses_of_rows_in_own_steps_and_eagerly() -> dict[str, Any]:
     uneven, few = batches(table(37)), batches(table(BATCH + 5))  # an eager step takes as long as a trace, each time
     found = _of_added_losses(("own", OwnStepOfAddedLosses, uneven, None, False), ("eager", keras.Model, few, few, True))

@@ -123,7 +123,7 @@ class ClippingSGD(optimizers.SGD):
         return super().apply(tf.clip_by_global_norm(grads, 0.1)[0], trainable_variables)
 
 
-@job()
+@job(worlds=())
 def an_optimizer_that_clips_in_its_own_apply() -> dict[str, Any]:
     graph = _fitted(_two_layers(), optimizer=ClippingSGD(0.1), loss="mse")
     eager = _fitted(_two_layers(), optimizer=ClippingSGD(0.1), loss="mse", run_eagerly=True)

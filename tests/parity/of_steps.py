@@ -403,7 +403,7 @@ def _at_points(model: keras.Model, x: Any, y: Any, y_pred: Any) -> Any:
     return mean_square(y, y_pred) + tf.reduce_mean((tape.gradient(values, points) - 1.0) ** 2)
 
 
-@job()
+@job(worlds=())
 def own_steps_in_corners() -> dict[str, Any]:
     """Each was wrong once, or crashed; also with batches of a fixed size, where rows look like any other axis."""
 

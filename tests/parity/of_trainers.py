@@ -52,7 +52,7 @@ def evaluate_and_predict() -> dict[str, Any]:
     return result
 
 
-@job()
+@job(worlds=())
 def single_batches() -> dict[str, Any]:
     x, y = table(3 * BATCH + 5)
     model = dense_model()
@@ -193,13 +193,13 @@ class OwnComputeLoss(OwnStep):
         return keras.ops.mean((y_pred - keras.ops.cast(y, y_pred.dtype)[:, None]) ** 2)
 
 
-@job()
+@job(worlds=())
 def own_compute_loss() -> dict[str, Any]:
     data = batches(table(37))
     return train(OwnComputeLoss(), optimizers.SGD(0.05), data, validation_data=data)
 
 
-@job()
+@job(worlds=())
 def three_fits_of_two_models() -> dict[str, Any]:
     first, second = dense_model(), dense_model()
     data = batches(table(37))
@@ -216,7 +216,7 @@ def three_fits_of_two_models() -> dict[str, Any]:
     }
 
 
-@job()
+@job(worlds=())
 def five_hundred_steps_fifty_at_a_time() -> dict[str, Any]:
     """Two collectives a step inside `tf.while_loop`: were they not ordered, ranks would meet in different ones."""
     x, y = table(500)

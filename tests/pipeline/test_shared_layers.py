@@ -12,7 +12,6 @@ _CASES = Path(__file__).with_name("shared_layer_cases.py")
 
 _IN_EVERY_CHECK = {
     ("tied_head", "1f1b"),
-    ("reversed", "zb_v"),  # both chunks with the table are on one stage
 }
 _ALL = [
     pytest.param(model, schedule, marks=() if (model, schedule) in _IN_EVERY_CHECK else pytest.mark.proof)

@@ -38,6 +38,7 @@ def test_alone_it_starts_a_worker_for_each_stage_and_a_layer_that_fails_ends_all
     assert "rank 0 was stopped because rank 1 failed" in failed.output, failed.output
 
 
+@pytest.mark.proof
 def test_a_rank_that_saves_alone_is_told_where(tmp_path: Path) -> None:
     told = run_workers(2, _SCRIPT, "saves alone", folder=tmp_path, limit_seconds=240)
     assert told.code == 1, told.output

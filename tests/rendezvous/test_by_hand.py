@@ -17,10 +17,13 @@ from process_table import SOON_SECONDS
 
 AGAIN = "Start all ranks again with the same commands."
 
+EITHER = (0, pytest.param(1, marks=pytest.mark.proof))
+"""The chief in every check, another rank in `make proof`."""
+
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.proof) for size in (1, 2)), 3])
 def test_ranks_meet_exchange_keys_and_leave(job, addresses, size):
     ranks = [job.start(index, addresses[:size], "converse") for index in reversed(range(size))][::-1]
     joined = [rank.read() for rank in ranks]
@@ -49,7 +52,7 @@ def test_local_ranks_follow_host_names(job, addresses):
     assert [rank.read()["local"] for rank in ranks] == [[0, 2], [0, 1], [1, 2]]
 
 
-@pytest.mark.parametrize("absent", [0, 2])
+@pytest.mark.parametrize("absent", [pytest.param(0, marks=pytest.mark.proof), 2])
 def test_an_absent_rank_is_named_on_every_present_one(job, addresses, absent):
     host, port = addresses[absent]
     ranks = [job.start(index, addresses, seconds=8) for index in range(3) if index != absent]
@@ -69,7 +72,7 @@ def test_an_unknown_host_name(job, addresses):
     assert "rank 1 at no-such-host.invalid:2222: name not found" in rank.errors()
 
 
-@pytest.mark.parametrize("taken", [0, 1])
+@pytest.mark.parametrize("taken", [pytest.param(0, marks=pytest.mark.proof), 1])
 def test_a_port_that_another_program_has(job, addresses, taken):
     with socket.create_server(tuple(addresses[taken])):
         held, other = (
@@ -149,6 +152,7 @@ def test_another_version_of_paceline_ends_the_start_at_once(job, addresses):
     assert "[hosts-differ]" in rank.errors()
 
 
+@pytest.mark.proof
 def test_other_versions_are_allowed_on_request(job, addresses):
     ranks = [
         job.start(index, addresses[:2], versions={"Keras": f"3.{index}"}, PACELINE_ALLOW_MISMATCH="1")
@@ -157,7 +161,7 @@ def test_other_versions_are_allowed_on_request(job, addresses):
     assert [rank.wait() for rank in ranks] == [0, 0]
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", EITHER)
 def test_a_rank_that_dies_while_others_are_awaited_is_awaited_again(job, addresses, killed):
     ranks = [job.start(index, addresses) for index in range(2)]
     for rank in ranks:
@@ -170,6 +174,7 @@ def test_a_rank_that_dies_while_others_are_awaited_is_awaited_again(job, address
     assert [rank.wait() for rank in (survivor, again, last)] == [0, 0, 0], survivor.errors()
 
 
+@pytest.mark.proof
 def test_a_rank_that_dies_after_rank_0_leaves_nothing(job, addresses):
     """Its agent went on to look for rank 0: it held the port, and joined the next job for a worker that was gone."""
     ranks = [job.start(index, addresses) for index in range(2)]
@@ -181,6 +186,7 @@ def test_a_rank_that_dies_after_rank_0_leaves_nothing(job, addresses):
     assert job.until_gone() == []
 
 
+@pytest.mark.proof
 def test_the_start_timeout_of_a_rank_that_has_gone_counts_no_more(job, addresses):
     """The head kept the least time that any rank had left, and gave up with a rank that would have waited on."""
     limit = time.monotonic() + 15
@@ -204,7 +210,7 @@ def test_the_rank_whose_start_timeout_was_over_is_named(job, addresses):
         assert "the start timeout of rank 1 was over first" in rank.errors()
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGUSR2, marks=pytest.mark.proof), signal.SIGQUIT])
 def test_notices_of_a_scheduler_leave_the_agent_alone(job, addresses, number):
     ranks = [job.start(index, addresses) for index in range(2)]
     for rank in ranks:
@@ -215,6 +221,7 @@ def test_notices_of_a_scheduler_leave_the_agent_alone(job, addresses, number):
     assert [rank.wait() for rank in ranks] == [0, 0, 0], ranks[0].errors()
 
 
+@pytest.mark.proof
 def test_a_rank_that_dies_and_does_not_come_back_is_named_at_the_end(job, addresses):
     chief, other = _both_wait_for_rank_2(job, addresses, chiefs_seconds=10, others_seconds=120)
     other.kill()
@@ -224,7 +231,7 @@ def test_a_rank_that_dies_and_does_not_come_back_is_named_at_the_end(job, addres
     assert "it had joined, and is gone" in chief.errors()
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", EITHER)
 def test_a_rank_that_is_killed_ends_the_others(job, addresses, killed):
     ranks = [job.start(index, addresses, "hang") for index in range(3)]
     for rank in ranks:
@@ -241,7 +248,7 @@ def test_a_rank_that_is_killed_ends_the_others(job, addresses, killed):
     assert job.until_gone() == []
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", EITHER)
 def test_an_agent_that_is_killed_ends_the_others(job, addresses, killed):
     ranks = [job.start(index, addresses, "hang") for index in range(3)]
     joined = [rank.read() for rank in ranks]
@@ -339,7 +346,7 @@ def test_a_rank_that_has_left_outlives_the_others_deaths(job, addresses):
     assert ranks[0].errors() == ""
 
 
-@pytest.mark.parametrize("waiting", [0, 1])
+@pytest.mark.parametrize("waiting", EITHER)
 def test_ctrl_c_while_waiting_ends_the_rank_at_once(job, addresses, waiting):
     """Its agent did not end, and was awaited for 5 s."""
     rank = job.start(waiting, addresses, agent_end_seconds=10 * SOON_SECONDS)

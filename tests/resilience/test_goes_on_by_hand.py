@@ -48,6 +48,7 @@ def struck(folder: Path, ports: Sequence[int], *blow: str) -> tuple[Ended, Ended
     return chief.ended(LIMIT_SECONDS), other.ended(LIMIT_SECONDS)
 
 
+@pytest.mark.proof
 def test_a_rerun_on_every_node_goes_on_from_the_snapshot(tmp_path: Path, hold_ports: HoldPorts, worlds: Worlds) -> None:
     ports = hold_ports(2)
     alone = worlds.not_launched.run_script(SCRIPT, "0", "undisturbed", folder=tmp_path)

@@ -107,7 +107,7 @@ def test_two_workers_killed_or_told_to_stop_and_then_one(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("data", "blow"),
     [
-        (("records",), "SIGKILL 1 17"),
+        pytest.param(("records",), "SIGKILL 1 17", marks=pytest.mark.proof),
         pytest.param(("items", "2"), "SIGKILL 0 17", marks=pytest.mark.proof),
         pytest.param(("items", "1"), "SIGKILL 0 17", marks=pytest.mark.proof),
         pytest.param(("items", "1"), "SIGKILL 1 14", marks=pytest.mark.proof),

@@ -66,6 +66,7 @@ def test_training_over_ring_gives_the_numbers_of_one_worker(tmp_path: Path, worl
                 np.testing.assert_allclose(two[name], one[name], rtol=1e-9, err_msg=f"{job}, rank {rank}: {name}")
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_after_an_operation_it_is_too_late() -> None:
     results = run_ranks(_FOLDER / "late_rank.py", 2, timeout_seconds=60)
@@ -75,6 +76,7 @@ def test_after_an_operation_it_is_too_late() -> None:
         assert "unset PACELINE_COMMUNICATION to use MPI" in result.stdout
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_an_unknown_way_ends_the_worker_before_its_script() -> None:
     results = run_ranks(

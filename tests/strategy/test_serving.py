@@ -65,7 +65,10 @@ def cluster(hold_ports: HoldPorts, tmp_path: Path) -> Iterator[Cluster]:
         program.close()
 
 
-@pytest.mark.parametrize(("end", "code"), [("well", 0), ("raise", 1), pytest.param("exit", 7, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [pytest.param("well", 0, marks=pytest.mark.proof), ("raise", 1), pytest.param("exit", 7, marks=pytest.mark.proof)],
+)
 def test_servers_end_with_the_code_of_the_chief(cluster: Cluster, end: str, code: int):
     cluster.start_all(end)
     ended = {name: program.ended(LIMIT_SECONDS) for name, program in cluster.programs.items()}
@@ -74,6 +77,7 @@ def test_servers_end_with_the_code_of_the_chief(cluster: Cluster, end: str, code
     assert ("ValueError: the script failed" in ended["chief 0"].output) is (end == "raise")
 
 
+@pytest.mark.proof
 def test_servers_of_tensorflows_own_are_used_and_not_ended(cluster: Cluster):
     """They have no function that the chief could call, and were taken for servers that had ended."""
     cluster.start("worker", 0, "plain")
@@ -110,6 +114,7 @@ def test_servers_of_a_killed_chief_end_and_say_why(cluster: Cluster):
         assert why.endswith("was killed, or its host is lost. Start all processes again. [chief-lost]")
 
 
+@pytest.mark.proof
 def test_the_chief_names_a_parameter_server_that_is_lost(cluster: Cluster):
     cluster.start_all("read")
     cluster.wait_for("chief 0", "trained")
@@ -131,6 +136,7 @@ def test_a_signal_ends_a_server_at_once(cluster: Cluster, number: signal.Signals
     assert ps.process.wait(SOON_SECONDS) == -number
 
 
+@pytest.mark.proof
 def test_a_server_whose_port_is_taken_says_so_and_the_other_serves_until_a_signal(cluster: Cluster):
     ps = cluster.start("ps")
     cluster.wait_for("ps 0", "paceline: ps 0 serves at ")

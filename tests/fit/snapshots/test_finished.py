@@ -9,6 +9,7 @@ from programs import run_workers
 JOB = Path(__file__).with_name("finished_job.py")
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_more_epochs_are_not_trained_and_that_is_said(tmp_path: Path) -> None:
     options = ("--snapshot-dir", tmp_path / "snapshots", JOB)
