@@ -1,6 +1,7 @@
 """Runs the cases of `files/` as a worker, or alone and in plain Keras for comparison.
 
     paceline run --workers 2 files_jobs.py DIRECTORY        python files_jobs.py DIRECTORY CASE …
+    paceline run --workers 2 files_jobs.py DIRECTORY without CASE …
 
 Writes DIRECTORY/<case>.rank<r>.json. `test_files.py` compares.
 """
@@ -16,8 +17,10 @@ from files.ingredients import CASES, RANK
 
 def main() -> None:
     directory = Path(sys.argv[1])
+    named = sys.argv[2:]
+    cases = CASES.keys() - {*named[1:]} if named[:1] == ["without"] else named or CASES
     # First what a process beside this one reads, which starts at the same time.
-    for name in sys.argv[2:] or sorted(CASES, key=lambda name: "reader" not in name):
+    for name in sorted(cases, key=lambda name: ("reader" not in name, name)):
         own = directory / name
         own.mkdir(exist_ok=True)
         told = CASES[name](own)

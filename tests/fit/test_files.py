@@ -19,6 +19,13 @@ HERE = Path(__file__).parent
 SCRIPT = HERE / "files_jobs.py"
 READER = HERE / "files" / "reader.py"
 LIMIT_SECONDS = 600.0
+LONG = (
+    "a_loaded_model_trains_on",
+    "backup_and_restore_goes_on_where_it_was",
+    "csv_logger_has_one_header_and_one_row_an_epoch",
+    "weights_that_come_back_are_saved_again",
+)
+"""Cases that train several times: half of the time of all. Jobs of `make proof` run them, see `long_job`."""
 
 PREDICT = """
 import sys, keras, numpy as np
@@ -31,7 +38,7 @@ np.save(sys.argv[2], model(rows))
 
 @dataclass(frozen=True)
 class Job:
-    """A world that has run all cases, and the process that read beside it."""
+    """A world that has run cases, and the process that read beside it."""
 
     directory: Path
     size: int
@@ -58,11 +65,13 @@ class Job:
 
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.proof)])
 def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """All cases but the long ones."""
     directory = tmp_path_factory.mktemp(f"files_of_{request.param}")
     watched = directory / "a_reader_loads_through_many_saves"
     reader = start_python(READER, watched, str(request.param), folder=directory)
+    arguments = (directory, "without", *LONG)
     try:
-        ended = run_workers(request.param, SCRIPT, directory, folder=directory, limit_seconds=LIMIT_SECONDS)
+        ended = run_workers(request.param, SCRIPT, *arguments, folder=directory, limit_seconds=LIMIT_SECONDS)
         (directory / "output").write_text(ended.output)
         return Job(directory, request.param, ended, reader.ended(LIMIT_SECONDS))
     finally:
@@ -70,17 +79,27 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             reader.kill()
 
 
-@pytest.fixture(scope="module")
-def plain(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """One process of plain Keras, without Paceline."""
-    directory = tmp_path_factory.mktemp("files_of_one")
-    cases = ["model_checkpoint_with_every_option", "backup_and_restore_goes_on_where_it_was"]
-    ended = Ended(0, worlds.plain.run_script(SCRIPT, directory, *cases, folder=directory).output, 0.0)
+@pytest.fixture(scope="module", params=[2, 3])
+def long_job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """The long cases, without a reader."""
+    directory = tmp_path_factory.mktemp(f"long_files_of_{request.param}")
+    ended = run_workers(request.param, SCRIPT, directory, *LONG, folder=directory, limit_seconds=LIMIT_SECONDS)
+    return Job(directory, request.param, ended, ended)
+
+
+def _plain(worlds: Worlds, directory: Path, case: str) -> Job:
+    """A case in one process of plain Keras, without Paceline."""
+    ended = Ended(0, worlds.plain.run_script(SCRIPT, directory, case, folder=directory).output, 0.0)
     return Job(directory, 1, ended, ended)
 
 
 def test_the_workers_come_to_their_end(job: Job) -> None:
     assert job.ended.code == 0, job.ended.output
+
+
+@pytest.mark.proof
+def test_the_workers_of_the_long_cases_come_to_their_end(long_job: Job) -> None:
+    assert long_job.ended.code == 0, long_job.ended.output
 
 
 def test_nothing_is_left_of_the_ranks_private_directory(job: Job) -> None:
@@ -123,8 +142,9 @@ def test_the_chief_alone_may_save_and_all_may_save_after_it(job: Job) -> None:
     assert job.same("a_follower_alone_saves_after_all_have") == 8
 
 
-def test_a_loaded_model_trains_on(job: Job) -> None:
-    assert job.same("a_loaded_model_trains_on") == 8
+@pytest.mark.proof
+def test_a_loaded_model_trains_on(long_job: Job) -> None:
+    assert long_job.same("a_loaded_model_trains_on") == 8
 
 
 def test_each_ranks_own_path_is_written(job: Job) -> None:
@@ -133,8 +153,9 @@ def test_each_ranks_own_path_is_written(job: Job) -> None:
     assert [of_rank[0] for of_rank in found] == [True] * job.size
 
 
-def test_weights_that_come_back_are_saved_again(job: Job) -> None:
-    assert job.same("weights_that_come_back_are_saved_again") is True
+@pytest.mark.proof
+def test_weights_that_come_back_are_saved_again(long_job: Job) -> None:
+    assert long_job.same("weights_that_come_back_are_saved_again") is True
 
 
 @pytest.mark.parametrize(
@@ -164,9 +185,9 @@ def test_a_reader_never_sees_a_broken_or_missing_file(job: Job) -> None:
     np.testing.assert_array_equal(written, job.num_saves)
 
 
-def test_model_checkpoint_does_what_it_does_with_one_worker(job: Job, plain: Job) -> None:
+def test_model_checkpoint_does_what_it_does_with_one_worker(worlds: Worlds, job: Job, tmp_path: Path) -> None:
     case = "model_checkpoint_with_every_option"
-    several, one = job.same(case), plain.same(case)
+    several, one = job.same(case), _plain(worlds, tmp_path, case).same(case)
     assert several["is_whole"]
     for told in (several, one):
         del told["best"]["best_batches"]  # of a batch's logs, which are one rank's
@@ -178,21 +199,23 @@ def test_model_checkpoint_does_what_it_does_with_one_worker(job: Job, plain: Job
     assert "existing directory" in job.same("model_checkpoint_says_what_is_wrong_on_every_rank")
 
 
-def test_backup_and_restore_resumes_all_ranks_at_one_epoch(job: Job, plain: Job) -> None:
+@pytest.mark.proof
+def test_backup_and_restore_resumes_all_ranks_at_one_epoch(worlds: Worlds, long_job: Job, tmp_path: Path) -> None:
     case = "backup_and_restore_goes_on_where_it_was"
-    for several, one in zip(job.same(case), plain.same(case), strict=True):
+    for several, one in zip(long_job.same(case), _plain(worlds, tmp_path, case).same(case), strict=True):
         assert several["error"] == "InterruptedError: stopped"
         assert several["epochs"] == one["epochs"] == [2, 3]
         assert several["weights"] == pytest.approx(one["weights"], rel=1e-4)
         assert several["left"] == one["left"]
 
 
-def test_csv_logger_writes_one_header_and_one_row_an_epoch(job: Job) -> None:
+@pytest.mark.proof
+def test_csv_logger_writes_one_header_and_one_row_an_epoch(long_job: Job) -> None:
     case = "csv_logger_has_one_header_and_one_row_an_epoch"
-    assert job.same(case) == [True, True]
-    rows = (job.directory / case / "log.csv").read_text().splitlines()
+    assert long_job.same(case) == [True, True]
+    rows = (long_job.directory / case / "log.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["epoch", "0", "1", "2", "0", "1"]
-    rows = (job.directory / case / "own.csv").read_text().splitlines()
+    rows = (long_job.directory / case / "own.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["epoch", "0", "1", "2"]
 
 

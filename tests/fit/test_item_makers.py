@@ -53,6 +53,7 @@ def test_ranks_see_the_rows_of_one_worker(worlds: Worlds, case: str, size: int) 
     assert told[0]["same"].get("order") == alone["same"].get("order")
 
 
+@pytest.mark.proof
 def test_what_items_leave_behind_is_what_they_leave_behind_in_one_worker(worlds: Worlds) -> None:
     """Random numbers drawn in threads, and an object that items change, which orders the rows of the next epoch."""
     for case in ("numbers_drawn_in_threads", "items_that_change_the_object"):

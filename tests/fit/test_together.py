@@ -84,6 +84,7 @@ def test_a_step_that_not_all_ranks_take_leaves_behind_what_the_end_of_one_worker
     assert _same_on_all(results, size, "the_last_ranks_data_ends_early")["iterations"] == 6 + 2
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 @pytest.mark.parametrize("by", [2, pytest.param(3, marks=pytest.mark.proof)])
 def test_data_that_end_within_an_execution_end_it_on_all_ranks(results: Results, size: int, by: int) -> None:
@@ -199,6 +200,7 @@ def test_ranks_that_run_different_jobs_are_told_both_values(
     assert ": together_jobs.py:" in message
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_batches_whose_first_axis_is_not_that_of_rows_are_trained_as_by_one_worker(results: Results, size: int) -> None:
     """Each rank took half of the pairs, and failed inside the user's step. Elements without rows are still refused."""
@@ -225,6 +227,7 @@ def test_steps_that_the_data_cannot_fill_are_refused_with_the_right_number(resul
         assert "steps_per_epoch=5" in message
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_the_chief_says_once_for_each_model_and_data_how_the_fit_will_run(results: Results, size: int) -> None:
     chief, *others = results.of_ranks(size, "the_first_line_of_fit")
@@ -238,7 +241,14 @@ def test_the_chief_says_once_for_each_model_and_data_how_the_fit_will_run(result
 
 
 @pytest.mark.parametrize("size", ON_TWO)
-@pytest.mark.parametrize("case", ["weights_that_a_layer_assigns", "weights_trained_in_a_branch", "states_of_sequences"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "weights_that_a_layer_assigns",
+        "weights_trained_in_a_branch",
+        pytest.param("states_of_sequences", marks=pytest.mark.proof),
+    ],
+)
 def test_what_follows_from_the_whole_batch_is_one_workers(results: Results, size: int, case: str) -> None:
     """Each rank once had a sum, a branch or a state of its own rows."""
     for one, other in zip(_same_on_all(results, size, case), results.alone(case), strict=True):
@@ -281,6 +291,7 @@ def test_an_epoch_of_own_data_ends_when_no_rank_has_rows(results: Results, size:
     assert _same_on_all(results, size, "own_data_with_more_batches_in_later_epochs") == [2, 6, 8, 13]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_a_generator_is_read_as_far_ahead_on_every_rank(results: Results, size: int) -> None:
     """Ranks read ahead as far as their threads came to: from the second validation on, each had another batch."""
@@ -301,6 +312,7 @@ def test_a_generator_is_read_as_far_ahead_on_every_rank(results: Results, size: 
     ]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_a_generator_stands_alike_on_every_rank_after_a_fit_that_was_cut_short(results: Results, size: int) -> None:
     found = _same_on_all(results, size, "a_generator_whose_fit_ends_early")
@@ -319,6 +331,7 @@ def test_generators_that_shift_in_a_later_epoch_are_noticed(results: Results, si
         assert message.startswith("DesynchronizedError: the ranks read different data")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("size", "num_runs"), [(2, 1), pytest.param(3, 2, marks=pytest.mark.proof)])
 def test_unseeded_shuffles_give_each_row_to_one_rank_in_another_order_each_epoch(
     tmp_path: Path, size: int, num_runs: int
