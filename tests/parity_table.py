@@ -29,8 +29,8 @@ history are the same bits. What the jobs are: `tests/parity/`. What is not exact
 
 Written by `make parity`, which runs every job on every world size. The same jobs are tests
 (`tests/fit/test_parity.py`), with limits of 1e-9 for float64, 1e-6 for one step in float32, 1e-5 for float16 and 1e-3
-for bfloat16; in every check most run on two workers, and on the others in `make proof`. Float32 over epochs drifts
-as one process does that adds the same batch in parts, which the tests measure beside it.
+for bfloat16; in every check one job of each kind runs on two workers, and the others in `make proof`. Float32 over
+epochs drifts as one process does that adds the same batch in parts, which the tests measure beside it.
 
 The last two columns are `paceline.PipelineStrategy`: two stages, four micro-batches, `1f1b`, on two workers; two stages
 with two replicas each, two micro-batches, `gpipe`, on four. A dash is a job that pipelines refuse

@@ -1,6 +1,6 @@
-"""``pipeline_job.py FOLDER``: two stages train, evaluate, predict and save; each rank compares with plain Keras.
+"""``pipeline_job.py FOLDER SCHEDULE …``: two stages train, evaluate, predict and save, by these schedules or all.
 
-With four workers each stage has two replicas.
+Each rank compares with plain Keras. With four workers each stage has two replicas.
 """
 
 import contextlib
@@ -50,6 +50,8 @@ OF_REPLICAS = (
 plain: dict[str, keras.Model] = {}
 expected = {}
 for schedule, name, options in ALL if replicas == 1 else OF_REPLICAS:
+    if sys.argv[2:] and schedule not in sys.argv[2:]:
+        continue
     job = JOBS[name]
     # In the last batch one of two replicas has no row.
     strategy = paceline.PipelineStrategy(stages=2, micro_batches=4 // replicas, schedule=schedule, **options)

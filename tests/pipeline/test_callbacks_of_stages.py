@@ -11,7 +11,14 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 _HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("case", ["early_stopping", "all_others", "files_of_weights"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "early_stopping",
+        pytest.param("all_others", marks=pytest.mark.proof),
+        pytest.param("files_of_weights", marks=pytest.mark.proof),
+    ],
+)
 def test_callbacks_and_files_as_in_plain_keras(worlds: Worlds, tmp_path: Path, case: str) -> None:
     worlds.of(2, in_stages=True).run(_HERE / "callback_cases.py", case, tmp_path)
 

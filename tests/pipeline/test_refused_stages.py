@@ -34,6 +34,7 @@ def test_what_one_rank_raises_where_functions_are_made_is_raised_on_all(worlds: 
             assert told.endswith("[stage-failed]")
 
 
+@pytest.mark.proof
 def test_what_one_rank_raises_at_a_later_shape_of_data_is_raised_on_all(worlds: Worlds) -> None:
     """Stages that do not wait for each other made the functions of a new shape at different times, each for itself."""
     told = worlds.of(2, in_stages=True).run(_SCRIPT, "raises_at_a_later_shape").told

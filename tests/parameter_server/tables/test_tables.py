@@ -21,7 +21,7 @@ ALL = (
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(("num_shards", "kinds"), [(1, "sgd momentum"), (2, FEW)])
+@pytest.mark.parametrize(("num_shards", "kinds"), [pytest.param(1, "sgd momentum", marks=pytest.mark.proof), (2, FEW)])
 def test_a_table_trains_as_in_one_process(worlds: Worlds, num_shards: int, kinds: str) -> None:
     differences = worlds.with_servers.run(CASES, "differences", kinds, str(num_shards)).same
     assert differences.keys() == {*kinds.split()}
