@@ -10,6 +10,7 @@ from programs import run_python
 JOB = Path(__file__).with_name("digits_job.py")
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_the_digits_are_learned_and_counted(tmp_path: Path) -> None:
     options = ["--workers", "2", "--ps", "1", "--evaluator", "--snapshot-dir", "snapshots"]

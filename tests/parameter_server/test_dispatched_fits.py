@@ -151,6 +151,7 @@ def test_single_batches(worlds: Worlds) -> None:
     assert (difference < 1e-6, iterations) == (True, 1)
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_an_optimizer_may_update_within_a_condition(worlds: Worlds) -> None:
     told = worlds.with_servers.run(CASES, "conditional_updates").same

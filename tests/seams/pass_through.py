@@ -1,8 +1,9 @@
 """Makes the calls of `calls.py` without Paceline, and with all its replacements: prints what differs, as JSON.
 
-    python pass_through.py
+    python pass_through.py TOLD.json            python pass_through.py TOLD.json with-originals
 
-Nothing is trained under a strategy, and no job has been launched: each replacement must do what was there before it.
+The second one also looks at which calls come to which original, and whether what that one raises arrives. Nothing is
+trained under a strategy, and no job has been launched: each replacement must do what was there before it.
 """
 
 import contextlib
@@ -165,20 +166,22 @@ def main() -> None:
     attributes = installed()
     from paceline.strategy import seams
 
-    results = {}
+    results, reached, looks, exceptions = {}, {}, {}, {}
     for name, call in CALLS.items():
         if (found := made(call, afresh=True)) != plain[name]:
             results[name] = [plain[name], found]
-    reached = calls_that_reach(attributes)
-    looks, exceptions = {}, {}
+    if "with-originals" in sys.argv:
+        reached = calls_that_reach(attributes)
     for row, name, original in attributes:
         if original is None:
             continue
         if faults := looks_alike(original, seams._replacement(row, original)):
             looks[key_of(row, name)] = faults
-        calls = reached[key_of(row, name)]
+        calls = reached.get(key_of(row, name))
+        if not calls:
+            continue
         with replaced(row.owner, name, seams._replacement(row, around(original, raises))):
-            if calls and not any(arrives(CALLS[one]) for one in reversed(calls)):
+            if not any(arrives(CALLS[one]) for one in reversed(calls)):
                 exceptions[key_of(row, name)] = row.why
     told = {"results": results, "looks": looks, "exceptions": exceptions, "reached": reached}
     Path(sys.argv[1]).write_text(json.dumps(told, indent=1))
