@@ -93,6 +93,7 @@ raise SystemExit("a profile ends the script")
 """
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_a_profile_of_python_s_items(tmp_path: Path) -> None:
     """They were refused."""

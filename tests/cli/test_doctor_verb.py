@@ -143,6 +143,7 @@ def test_hosts_that_differ_and_hosts_that_do_not_come(folder: Path) -> None:
     }
 
 
+@pytest.mark.proof
 def test_several_hosts_on_a_screen(folder: Path) -> None:
     ended = typed(folder, "--hosts", "plain,gone", "--ssh-command", folder / "ssh")
     assert ended.code == 1

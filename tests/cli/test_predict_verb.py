@@ -83,6 +83,7 @@ model.fit(Items())
 """
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_items_of_python_and_batches_that_grow_with_the_workers(tmp_path: Path) -> None:
     """The rings of a host have the workers that are there as readers, and nobody waits for the others."""
@@ -113,6 +114,7 @@ model.fit(rows)
 """Data that are there once, for fewer steps than are needed."""
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_data_that_are_there_for_a_single_short_epoch(tmp_path: Path) -> None:
     """Of short epochs whole ones are counted, behind the first one: here there is no other."""

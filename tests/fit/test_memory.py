@@ -17,6 +17,7 @@ def test_models_leave_no_graphs_behind(worlds: Worlds) -> None:
         assert told["graphs"][1:] == told["graphs"][:1] * 2
 
 
+@pytest.mark.proof
 def test_a_custom_gradient_lives_as_long_as_its_function(worlds: Worlds) -> None:
     [one] = worlds.plain.run(SCRIPT, "gradient").told
     for told in worlds.of(2).run(SCRIPT, "gradient").told:

@@ -99,6 +99,7 @@ def test_one_data_worker_gives_the_batches_of_plain_keras_also_behind_a_restart(
     assert losses == pytest.approx(expected_losses, rel=1e-6)
 
 
+@pytest.mark.proof
 def test_two_data_workers_make_each_row_once_and_one_that_dies_is_started_again(
     begin: Callable[..., Job], tmp_path: Path
 ):

@@ -26,7 +26,7 @@ def _drawn(number: int) -> tuple[str, str, int]:
     ("where", "how", "rank"),
     [
         ("mid-epoch", "_exit(0)", 1),
-        ("between fits", "thread _exit(0)", 0),
+        pytest.param("between fits", "thread _exit(0)", 0, marks=pytest.mark.proof),
         pytest.param("end", "exit(0)", 1, marks=pytest.mark.proof),
         *(pytest.param(*_drawn(number), marks=pytest.mark.proof, id=f"drawn-{number}") for number in range(100)),
     ],

@@ -33,6 +33,7 @@ def newest_and_best(directory: Path) -> tuple[SnapshotInfo, SnapshotInfo]:
     return newest, best
 
 
+@pytest.mark.proof
 def test_the_best_epochs_snapshot_is_left_and_the_job_goes_on_from_it(tmp_path: Path) -> None:
     _, undisturbed = run(tmp_path)
     (first, second), weights = undisturbed

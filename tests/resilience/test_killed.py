@@ -189,6 +189,7 @@ def test_a_plain_script_with_the_callback(tmp_path: Path) -> None:
     assert resumed.lines("END") == undisturbed.lines("END") != []
 
 
+@pytest.mark.proof
 def test_a_callback_that_comes_too_late_says_so(tmp_path: Path) -> None:
     script = tmp_path / "late.py"
     script.write_text(

@@ -79,23 +79,16 @@ JOBS = (
 IN_EVERY_CHECK = (
     "layers_and_an_optimizer_with_state",
     "several_steps_per_execution",
-    "repeated_and_interleaved",
     "generators_that_draw_from_shared_numbers",
     "optimizers_of_its_own",
     "variables_that_keras_does_not_list",
     "early_stopping_and_plateau",
     "nothing_to_go_on_from",
-    "model_changed_by_validation",
-    "py_dataset_for_validation",
-    "repeats_of_unknown_length_in_two_fits",
     "rows_by_index_in_two_fits",
     "files_and_rows_shuffled",
     "py_dataset_in_two_fits",
-    "generator_in_two_fits",
-    "more_fits_than_ends_are_kept",
     "caught_exception",
     "stopped_in_mid_epoch",
-    "fewer_epochs_and_then_all",
     "phase_last_step_of_all",
 )
 """Each kind of thing once, and as few deaths as it takes; the others, and a second death of each, in `make proof`."""

@@ -33,6 +33,7 @@ def test_goes_on_after_a_death_and_after_being_told_to_stop(tmp_path: Path) -> N
     assert resumed.lines("END") == undisturbed.lines("END") != []
 
 
+@pytest.mark.proof
 def test_chaos_strikes_a_loop_at_its_save(tmp_path: Path) -> None:
     """Its steps are events, as those of `fit` are."""
     options = ("--chaos", "exception:step=6", "--snapshot-dir", "unused")

@@ -25,9 +25,10 @@ def of_one(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return _results(folder, 0)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("num_workers", "strategy"),
-    [(2, "MirroredStrategy"), pytest.param(3, "MultiWorkerMirroredStrategy", marks=pytest.mark.proof)],
+    [(2, "MirroredStrategy"), (3, "MultiWorkerMirroredStrategy")],
 )
 def test_the_numbers_of_one_worker(
     worlds: Worlds, of_one: dict[str, np.ndarray], tmp_path: Path, num_workers: int, strategy: str

@@ -151,6 +151,7 @@ def test_a_server_whose_port_is_taken_says_so_and_the_other_serves_until_a_signa
     ps.close()
 
 
+@pytest.mark.proof
 def test_who_does_not_come_is_named_in_time(cluster: Cluster):
     cluster.start("ps", PACELINE_START_TIMEOUT="3")
     cluster.wait_for("ps 0", "paceline: ps 0 serves at ")

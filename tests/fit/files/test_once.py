@@ -35,6 +35,7 @@ def test_four_ranks_race_and_one_does_it(tmp_path: Path) -> None:
     assert typed.endswith(" [once-result]")
 
 
+@pytest.mark.proof
 def test_alone_nothing_is_changed(tmp_path: Path) -> None:
     ended = run_python(SCRIPT, tmp_path / "trace", folder=tmp_path)
     assert ended.code == 0, ended.output
@@ -58,6 +59,7 @@ with paceline.once() as first:
 """
 
 
+@pytest.mark.proof
 def test_by_hand_they_meet_first_and_hear_of_a_failure(tmp_path: Path, hold_ports: HoldPorts) -> None:
     (tmp_path / "script.py").write_text(BY_HAND)
     addresses = [f"127.0.0.1:{port}" for port in hold_ports(2)]
