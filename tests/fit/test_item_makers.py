@@ -119,6 +119,7 @@ model.fit(Table(workers=2), verbose=0, shuffle=False)
 """
 
 
+@pytest.mark.proof
 def test_an_exception_in_an_item_ends_the_job_and_is_shown_once(tmp_path: Path) -> None:
     """By the rank that makes the item: with two ranks, the second one makes those of odd numbers."""
     script = tmp_path / "raises.py"

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SCRIPT = Path(__file__).with_name("own_loop_jobs.py")
 
 
-IN_EVERY_CHECK = ("guide", "gan", "method", "own_updates", "eager")
-"""A guide's loop, two models, a step that is a method, updates without an optimizer, a loop that all ranks compute."""
+IN_EVERY_CHECK = ("guide", "method", "own_updates", "eager")
+"""A guide's loop, a step that is a method, updates without an optimizer, a loop that all ranks compute."""
 
 
 def _cases() -> list[Any]:

@@ -64,7 +64,8 @@ def test_a_second_fit_on_a_repeated_shuffle_resumes_with_its_orders(tmp_path: Pa
     assert _end_of(killed) == _end_of(undisturbed)
 
 
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.proof), 2])
+@pytest.mark.proof
+@pytest.mark.parametrize("size", [1, 2])
 def test_whole_epochs_of_a_finite_repeat_have_the_orders_of_plain_keras(worlds: Worlds, size: int) -> None:
     """A `repeat` that is read to its end has made an iterator more than it has repetitions: that drew no seed."""
     case = "finite_repeats_are_read_to_their_ends"

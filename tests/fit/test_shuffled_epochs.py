@@ -24,9 +24,8 @@ CASES = (
 IN_EVERY_CHECK = ("stopped_early_and_fitted_again", "a_callback_reads_the_same_data")
 
 
-@pytest.mark.parametrize(
-    "case", [case if case == IN_EVERY_CHECK[0] else pytest.param(case, marks=pytest.mark.proof) for case in CASES]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("case", CASES)
 def test_one_worker_computes_what_plain_keras_does(worlds: Worlds, case: str) -> None:
     assert worlds.of(1).run(SCRIPT, case).told == worlds.plain.run(SCRIPT, case).told
 

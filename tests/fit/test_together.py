@@ -144,6 +144,7 @@ def test_a_rank_with_fewer_batches_goes_on_without_rows(results: Results, size: 
     assert np.isfinite(found["weights"]).all()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_predictions_end_with_the_rank_that_has_most(results: Results, size: int) -> None:
     found = _same_on_all(results, size, "predictions_from_own_data_of_unknown_length")
@@ -164,6 +165,7 @@ def test_predictions_of_every_kind_are_one_workers(results: Results, size: int) 
     assert _same_on_all(results, size, "predictions_of_every_kind") == results.alone("predictions_of_every_kind")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_moving_statistics_are_one_workers_after_each_step(results: Results, size: int) -> None:
     found, one = (np.array(_same_on_all(results, number, "moving_statistics")) for number in (size, 1))

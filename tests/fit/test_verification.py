@@ -26,7 +26,7 @@ def _equal(several: dict[str, Any], one: dict[str, Any]) -> None:
         ("again",),
         pytest.param(("several",), marks=pytest.mark.proof),
         pytest.param(("named",), marks=pytest.mark.proof),
-        ("noise",),
+        pytest.param(("noise",), marks=pytest.mark.proof),
         ("few",),
         pytest.param(("counted",), marks=pytest.mark.proof),
         pytest.param(("off",), marks=pytest.mark.proof),
@@ -68,6 +68,7 @@ def test_strict_ends_the_job_before_its_first_step(worlds: Worlds) -> None:
         assert told["iterations"] == 0
 
 
+@pytest.mark.proof
 def test_off_compares_nothing(worlds: Worlds) -> None:
     [one] = worlds.plain.run(SCRIPT, "right").told
     case = worlds.of(2).run(SCRIPT, FAULTS[2], "off")

@@ -70,7 +70,7 @@ def group_and_layer_normalization() -> dict[str, Any]:
     )
 
 
-@job(worlds=(3,))
+@job()
 def dropout() -> dict[str, Any]:
     more = [layers.Dense(9, "tanh"), layers.Dropout(0.2, seed=7), layers.AlphaDropout(0.3)]
     return _train(_dense_around(layers.Dropout(0.4), *more))

@@ -276,7 +276,7 @@ class InFunctions(Stepping):
         return {"tracked": self.tracker.result(), "last": self.loss_of(y, self(x))}
 
 
-@job()
+@job(worlds=())
 def own_steps_out_of_functions() -> dict[str, Any]:
     def none(*_: Any) -> Any:
         return None

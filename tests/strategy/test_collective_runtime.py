@@ -33,6 +33,7 @@ def _world_without_place() -> World:
     return World(identity, connect=lambda: pytest.fail("nobody talks here"))
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_every_collective_in_graphs() -> None:
     size = 3  # two train, below

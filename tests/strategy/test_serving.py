@@ -65,10 +65,8 @@ def cluster(hold_ports: HoldPorts, tmp_path: Path) -> Iterator[Cluster]:
         program.close()
 
 
-@pytest.mark.parametrize(
-    ("end", "code"),
-    [pytest.param("well", 0, marks=pytest.mark.proof), ("raise", 1), pytest.param("exit", 7, marks=pytest.mark.proof)],
-)
+@pytest.mark.proof
+@pytest.mark.parametrize(("end", "code"), [("well", 0), ("raise", 1), ("exit", 7)])
 def test_servers_end_with_the_code_of_the_chief(cluster: Cluster, end: str, code: int):
     cluster.start_all(end)
     ended = {name: program.ended(LIMIT_SECONDS) for name, program in cluster.programs.items()}
