@@ -37,9 +37,8 @@ def test_weights_of_several_stages_with_replicas(worlds: Worlds, tmp_path: Path,
     worlds.of(4, in_stages=True).run(_CASES, model, tmp_path, schedule)
 
 
-@pytest.mark.parametrize(
-    "workers", [pytest.param(2, marks=pytest.mark.proof), pytest.param(4, marks=pytest.mark.proof)]
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("workers", [2, 4])
 def test_predict_keeps_what_layers_assign(worlds: Worlds, tmp_path: Path, workers: int) -> None:
     """The states that a batch leaves were assigned behind batches that are trained or evaluated only."""
     worlds.of(workers, in_stages=True).run(_CASES, "what_layers_assign_in_predict", tmp_path)
