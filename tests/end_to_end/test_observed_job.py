@@ -52,6 +52,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[list[bytes]]:
     return trained(tmp_path_factory.mktemp("plain"))[0]
 
 
+@pytest.mark.proof
 def test_a_full_disk_costs_one_line_and_no_bit(tmp_path: Path, full_disk: Path, plain: list[list[bytes]]) -> None:
     found, told = trained(tmp_path, "--observe", str(full_disk))
     assert found == plain
