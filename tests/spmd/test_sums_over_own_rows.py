@@ -23,7 +23,7 @@ SERIES = _RNG.standard_normal((ROWS, 5, 4))
 LABELS = _RNG.integers(0, 3, ROWS)
 IS_TAKEN = _RNG.random((ROWS, 5)) < 0.6
 IS_TAKEN[4:] = False  # of the last rank, nothing
-DIVISIONS = ((4, 3), (2, 5, 0), (0, 7))
+DIVISIONS = (pytest.param((4, 3), marks=pytest.mark.proof), (2, 5, 0), (0, 7))
 
 KERAS_CALL = layers.BatchNormalization.call
 
@@ -126,7 +126,7 @@ def _close(arrays: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> None:
 @pytest.mark.usefixtures("by_own_rows")
 @pytest.mark.parametrize("counts", DIVISIONS)
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("for_one_length", [False, True])
+@pytest.mark.parametrize("for_one_length", [False, pytest.param(True, marks=pytest.mark.proof)])
 def test_each_rank_normalizes_by_its_rows(name: str, counts: tuple[int, ...], for_one_length: bool) -> None:
     """Outputs, the gradients of inputs and weights, and the moving statistics; a rank may have no row."""
     outputs, statistics = _expected(name, counts)
@@ -171,7 +171,7 @@ def _network(**options: Any) -> Callable[[], Step]:
     return make
 
 
-@pytest.mark.parametrize("for_one_length", [False, True])
+@pytest.mark.parametrize("for_one_length", [False, pytest.param(True, marks=pytest.mark.proof)])
 @pytest.mark.usefixtures("by_own_rows")
 def test_a_network_has_one_message_a_step_and_equal_weights(for_one_length: bool) -> None:
     outcomes, sent = by_ranks(_network(), [IMAGES, LABELS], (4, 3), for_one_length=for_one_length)
