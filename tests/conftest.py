@@ -26,7 +26,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes, to make or to run, is the machine's affair.
 _unhurried: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("check", max_examples=40, **_unhurried)
+hypothesis.settings.register_profile("check", max_examples=20, **_unhurried)
 hypothesis.settings.register_profile("proof", max_examples=400, **_unhurried)
 hypothesis.settings.load_profile("check")
 

@@ -92,6 +92,7 @@ def test_a_stage_that_computes_is_said_to() -> None:
     assert not any("unbounded" in one.change for one in profile.advice)
 
 
+@pytest.mark.proof
 def test_a_cache_is_tried_where_the_rows_are_always_the_same() -> None:
     dataset = tf.data.Dataset.range(64).map(sorted_numbers, num_parallel_calls=2).shuffle(64).batch(8)
     profile = paceline.data.profile(dataset, seconds=0.2)
@@ -147,6 +148,7 @@ def test_what_stays_on_all_rows_is_said() -> None:
     assert profile.gain_of_two_workers < 1.5
 
 
+@pytest.mark.proof
 def test_the_gain_in_fit_is_told_where_there_is_a_fit() -> None:
     dataset = tf.data.Dataset.range(64).map(sorted_numbers, num_parallel_calls=2).batch(8)
     trained = []
