@@ -45,6 +45,7 @@ def end_of(ended: Ended) -> str:
     return line
 
 
+@pytest.mark.proof
 def test_a_job_that_dies_without_a_snapshot_begins_anew_and_is_told_so(tmp_path: Path) -> None:
     """Keras's backup was restored in the place of a snapshot: other weights, fewer epochs, and no word of it."""
     script = tmp_path / "train.py"
