@@ -46,6 +46,7 @@ def num_again(folder: Path) -> int:
     return len(done) - len({*done})
 
 
+@pytest.mark.proof
 def test_two_kills_a_standby_and_two_fits(tmp_path: Path) -> None:
     options = ("--max-restarts", "2", "--standby", "--snapshot-dir", "kept", "--snapshot-every", "4")
     ended = run(tmp_path, *options, str(HERE / "accounted.py"), "1:7:1", "2:19:0")

@@ -26,7 +26,7 @@ def script(body: str) -> str:
     return TELL + textwrap.dedent(body)
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.proof), 1])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_the_first_failures_code_is_the_jobs(run, rank: int):
     finished = run(script(f"sys.exit(7) if rank == {rank} else time.sleep(600)"))
     assert finished.code == 7
@@ -127,7 +127,6 @@ def test_ranks_that_are_killed_at_once_from_outside_are_not_blamed_on_each_other
     assert f"paceline: rank {first} {killed}; stopping the job" in finished.told
 
 
-@pytest.mark.proof
 def test_a_crash_is_told_as_its_signal(run):
     finished = run(script("os.kill(os.getpid(), signal.SIGSEGV)"), num_workers=1)
     assert finished.code == 139
@@ -177,7 +176,7 @@ def test_a_message_sent_in_the_last_moment_is_not_lost(run):
     assert finished.stderr.splitlines()[-2] == "the end"
 
 
-@pytest.mark.parametrize("code", [0, pytest.param(3, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("code", [0, 3])
 def test_a_rank_that_exits_before_it_joined_ends_the_job_at_once(run, code: int):
     finished = run(
         script(
@@ -204,7 +203,6 @@ def test_a_group_that_never_stands_ends_after_the_start_timeout(run):
     assert "every rank began to connect, but after 0.5 s ranks 0-1" in finished.stderr.splitlines()[-1]
 
 
-@pytest.mark.proof
 def test_a_slow_rank_is_awaited_beyond_the_start_timeout(run):
     finished = run(
         script(

@@ -38,10 +38,7 @@ def ready(job) -> None:
         job.wait_for_file(f"ready{rank}")
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.proof)],
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_job(start, number: signal.Signals, code: int):
     before = signal.signal(number, signal.SIG_DFL if number == signal.SIGHUP else signal.getsignal(number))
     try:
@@ -121,7 +118,6 @@ def test_kill_9_of_the_launcher_removes_segments_that_mpi_had_not_unlinked_yet(s
         own.unlink(missing_ok=True)
 
 
-@pytest.mark.proof
 def test_nohup_is_respected(start):
     job = start(
         """
@@ -181,7 +177,6 @@ def _guards(job):
     return [one.pid for one in job.find("paceline.launcher.workers.guard")]
 
 
-@pytest.mark.proof
 def test_the_guard_is_deaf_to_ctrl_c_and_gone_after_the_job(start):
     job = start(OBEDIENT)
     ready(job)
@@ -211,7 +206,6 @@ def test_a_guard_that_was_killed_is_no_reason_to_stop(start):
     assert job.finish().code == 0
 
 
-@pytest.mark.proof
 def test_stopped_output_is_passed_on_before_the_end(start):
     job = start(
         """

@@ -76,7 +76,7 @@ def plain(worlds: Worlds, tmp_path: Path) -> Callable[[str, int], tuple[Rows, li
 @pytest.mark.parametrize(
     ("size", "pipeline"),
     [
-        (2, "unknown"),
+        pytest.param(2, "unknown", marks=pytest.mark.proof),
         pytest.param(1, "known", marks=pytest.mark.proof),
         pytest.param(1, "unknown", marks=pytest.mark.proof),
         pytest.param(2, "known", marks=pytest.mark.proof),
@@ -99,7 +99,6 @@ def test_one_data_worker_gives_the_batches_of_plain_keras_also_behind_a_restart(
     assert losses == pytest.approx(expected_losses, rel=1e-6)
 
 
-@pytest.mark.proof
 def test_two_data_workers_make_each_row_once_and_one_that_dies_is_started_again(
     begin: Callable[..., Job], tmp_path: Path
 ):

@@ -49,6 +49,7 @@ def test_the_rank_that_went_is_named_and_nobody_waits_for_it(tmp_path: Path, whe
         assert "in the middle of training" in last, said
 
 
+@pytest.mark.proof
 def test_scripts_that_skip_the_interpreters_end_on_all_ranks_succeed(tmp_path: Path) -> None:
     """The chief, which had more to do, might have been taken for one that waits."""
     ended = run_workers(2, SCRIPT, "end", "_exit(0)", "every", folder=tmp_path)
