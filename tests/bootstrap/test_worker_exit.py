@@ -37,17 +37,7 @@ def test_files_and_exit_handlers_of_a_script_that_fails(tmp_path: Path) -> None:
     assert (tmp_path / "handler").exists()
 
 
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        pytest.param("0", 0, marks=pytest.mark.proof),
-        pytest.param("None", 0, marks=pytest.mark.proof),
-        ("3", 3),
-        pytest.param("-1", 255, marks=pytest.mark.proof),
-        pytest.param("256", 1, marks=pytest.mark.proof),
-        ("'text'", 1),
-    ],
-)
+@pytest.mark.parametrize(("status", "code"), [("0", 0), ("None", 0), ("3", 3), ("-1", 255), ("256", 1), ("'text'", 1)])
 def test_sys_exit_gives_the_shells_code(tmp_path: Path, status: str, code: int) -> None:
     assert _run(tmp_path, f"import sys\nsys.exit({status})") == code
 

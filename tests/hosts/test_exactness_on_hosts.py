@@ -10,6 +10,7 @@ from trained import SCRIPT, assert_trained_alike
 pytestmark = pytest.mark.processes
 
 
+@pytest.mark.proof
 def test_hosts_compute_what_one_process_computes(tmp_path: Path, alone, may_make_hosts) -> None:
     num_hosts = 3
     with Lab(num_hosts) as lab:

@@ -90,7 +90,6 @@ def test_a_killed_launcher_leaves_no_process_on_any_host(lab: Lab, tmp_path: Pat
     _assert_nothing_left(lab, *lab.hosts)
 
 
-@pytest.mark.proof
 def test_a_pulled_cable_is_told_and_ends_all(lab: Lab, tmp_path: Path) -> None:
     program = _start_training(lab, tmp_path)
     began = time.monotonic()
@@ -128,7 +127,6 @@ def test_an_unknown_host_is_told(lab: Lab, tmp_path: Path) -> None:
     _assert_nothing_left(lab, *lab.hosts)
 
 
-@pytest.mark.proof
 def test_a_host_without_a_server_is_told(lab: Lab, tmp_path: Path) -> None:
     for process in lab.processes("beta"):
         process.send(signal.SIGKILL)
@@ -136,7 +134,6 @@ def test_a_host_without_a_server_is_told(lab: Lab, tmp_path: Path) -> None:
     _assert_nothing_left(lab, *lab.hosts)
 
 
-@pytest.mark.proof
 def test_a_host_that_nothing_reaches_is_told(lab: Lab, tmp_path: Path) -> None:
     lab.set_link("beta", up=False)
     _assert_tells_of(_start(lab, tmp_path, SCRIPT).ended(), "beta")

@@ -18,9 +18,9 @@ MPI_RANK = Path(__file__).parents[1] / "comm" / "site_mpi_rank.py"
     ("options", "nodes"),
     [
         ("-N 1 -n 2", "aa"),
-        pytest.param("-N 2 -n 2", "ab", marks=pytest.mark.proof),
+        ("-N 2 -n 2", "ab"),
         ("-N 2 -n 4", "aaab"),  # Slurm's own choice: the first node is filled
-        pytest.param("-N 2 -n 4 --ntasks-per-node=2", "aabb", marks=pytest.mark.proof),
+        ("-N 2 -n 4 --ntasks-per-node=2", "aabb"),
         ("-N 2 -n 4 -m cyclic", "abaa"),
         ("-N 2 -n 6 -m plane=2", "aabbaa"),
     ],

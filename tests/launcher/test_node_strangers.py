@@ -170,7 +170,6 @@ def test_strangers_change_nothing_and_cost_little(paceline_run: Callable[..., Jo
     assert all(job.is_gone() for job in (head, node))
 
 
-@pytest.mark.proof
 def test_a_late_node_gets_in_among_strangers(paceline_run: Callable[..., Job], free_port: int):
     address = f"127.0.0.1:{free_port}"
 

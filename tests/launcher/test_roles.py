@@ -94,9 +94,7 @@ def commands(request: pytest.FixtureRequest, fake_ssh: list[str], free_port: int
 
 
 @pytest.mark.parametrize(
-    ("commands", "work"),
-    [("one host", FITS), ("ssh", ADDS), pytest.param("nnodes", ADDS, marks=pytest.mark.proof)],
-    indirect=["commands"],
+    ("commands", "work"), [("one host", FITS), ("ssh", ADDS), ("nnodes", ADDS)], indirect=["commands"]
 )
 def test_training_goes_on_while_a_replaceable_process_comes_back(
     commands: list[list[str]], work: str, begin: Callable[..., Job], tmp_path: Path
@@ -236,7 +234,7 @@ else:
     assert job.left_over() == []
 
 
-@pytest.mark.parametrize("moment", [pytest.param("in the pause", marks=pytest.mark.proof), "when it is back"])
+@pytest.mark.parametrize("moment", ["in the pause", "when it is back"])
 def test_a_signal_ends_a_job_of_which_a_process_comes_back(start: Callable[..., Job], moment: str, tmp_path: Path):
     job = start(
         TASK

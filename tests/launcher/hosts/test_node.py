@@ -57,7 +57,7 @@ def ends(*jobs: Job) -> list[Finished]:
     return finished
 
 
-@pytest.mark.parametrize("first", [pytest.param(0, marks=pytest.mark.proof), 1])
+@pytest.mark.parametrize("first", [0, 1])
 def test_nodes_may_be_started_in_any_order(nodes: Nodes, first: int):
     jobs = {first: nodes.start(HELLO, first, "-n", str(first + 1))}
     if first == 1:  # it must have found nobody
@@ -154,7 +154,6 @@ def test_another_script_is_refused_or_allowed(nodes: Nodes, tmp_path: Path):
     assert any("as --allow-mismatch permits: the script is" in line for line in allowed[0].told)
 
 
-@pytest.mark.proof
 def test_other_versions_and_another_number_of_nodes(nodes: Nodes, tmp_path: Path):
     """The version is another one for a process whose path has other metadata first."""
     folder = tmp_path / "elsewhere" / "keras-9.9.dist-info"
@@ -167,7 +166,6 @@ def test_other_versions_and_another_number_of_nodes(nodes: Nodes, tmp_path: Path
     assert f"Keras is 9.9 on {HOST}, " in node.told[-1]
 
 
-@pytest.mark.proof
 def test_who_was_met_is_told_although_it_has_left(nodes: Nodes):
     node = nodes.start(HELLO, 1, count=3, timeout_seconds=15)  # without a secret --nnodes is part of the key
     wait_until_it_has_dialled(node)
@@ -323,7 +321,6 @@ def test_the_first_failures_code_and_words_are_on_every_node(nodes: Nodes):
         ]
 
 
-@pytest.mark.proof
 def test_variables_say_who_a_node_is(paceline_run: Start, free_port: int):
     variables = {"PACELINE_NNODES": "2", "PACELINE_RENDEZVOUS": f"127.0.0.1:{free_port}"}
     jobs = [paceline_run(HELLO, variables={**variables, "PACELINE_NODE_RANK": str(rank)}) for rank in (0, 1)]

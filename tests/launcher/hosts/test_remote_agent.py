@@ -105,15 +105,14 @@ def test_no_secret_is_on_a_command_line_or_in_an_environment(paceline_run: Start
 
 
 SAID_BY_SSH = [
-    pytest.param(
+    (
         255,
         "ssh: Could not resolve hostname fails: Name or service not known",
         "cannot be found: its name does not resolve",
-        marks=pytest.mark.proof,
     ),
     (255, "ssh: connect to host fails port 22: Connection refused", "refuses ssh"),
-    pytest.param(255, "fails: Permission denied (publickey).", "refuses your login", marks=pytest.mark.proof),
-    pytest.param(127, "sh: 1: exec: python: not found", "has no Python at '/there/python'", marks=pytest.mark.proof),
+    (255, "fails: Permission denied (publickey).", "refuses your login"),
+    (127, "sh: 1: exec: python: not found", "has no Python at '/there/python'"),
     (1, "/there/python: No module named paceline", "has no Paceline installed for '/there/python'"),
 ]
 
@@ -133,7 +132,6 @@ def test_a_host_without_an_agent_is_named_in_one_line(
     assert job.is_gone()
 
 
-@pytest.mark.proof
 def test_all_absent_hosts_are_named(paceline_run: Start, fake_ssh: list[str], tmp_path: Path):
     (tmp_path / "ssh_code").write_text("255")
     (tmp_path / "ssh_says").write_text("No route to host")
@@ -167,7 +165,6 @@ def test_ctrl_c_while_hosts_are_waited_for(paceline_run: Start, fake_ssh: list[s
     assert job.is_gone()
 
 
-@pytest.mark.proof
 def test_no_ssh_client(paceline_run: Start):
     finished = paceline_run(HELLO, "--hosts", "a", "--ssh-command", "/does/not/exist").finish()
     assert finished.code == 69
@@ -181,23 +178,16 @@ def test_no_ssh_client(paceline_run: Start):
     ("changes", "expected"),
     [
         ({"script": "no.py"}, "has no copy of the script: {folder}/no.py is not there. Copy the program"),
-        pytest.param(
-            {"directory": "/does/not/exist"}, "has no '/does/not/exist'. Copy the program", marks=pytest.mark.proof
-        ),
+        ({"directory": "/does/not/exist"}, "has no '/does/not/exist'. Copy the program"),
         (
             {"options": {"PACELINE_NETWORK_INTERFACE": "nosuch0"}},
             "cannot take part: --network-interface: received 'nosuch0'",
         ),
-        pytest.param({"num_workers": 0}, "cannot take part: ", marks=pytest.mark.proof),
-        pytest.param(
-            {"num_workers": MANY},
-            f"cannot take part: --workers: received {MANY} workers for this host, for which the",
-            marks=pytest.mark.proof,
-        ),
-        pytest.param(
+        ({"num_workers": 0}, "cannot take part: "),
+        ({"num_workers": MANY}, f"cannot take part: --workers: received {MANY} workers for this host, for which the"),
+        (
             {"options": {"PACELINE_SNAPSHOT_DIR": "t.py/kept"}},
             "cannot take part: --snapshot-dir: received 't.py/kept'; expected a folder",
-            marks=pytest.mark.proof,
         ),
     ],
 )
@@ -255,14 +245,13 @@ def test_spares_take_the_place_of_hosts_that_do_not_come(paceline_run: Start, fa
     assert finished.told[0].endswith("; a spare takes its place")
 
 
-@pytest.mark.proof
 def test_spares_that_are_not_needed_are_not_asked(paceline_run: Start, fake_ssh: list[str], tmp_path: Path):
     finished = paceline_run(HELLO, "--hosts", "a:1,mute:1", "-n", "1", *fake_ssh).finish()
     assert finished.code == 0
     assert "mute" not in (tmp_path / "ssh_arguments").read_text()
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.proof), signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_hosts(paceline_run: Start, fake_ssh: list[str], number: signal.Signals):
     job = paceline_run(NAP, "--hosts", "localhost:1,b:1", *fake_ssh)
     for rank in (0, 1):
@@ -316,7 +305,6 @@ def test_an_agent_that_stands_still_is_lost_within_15_seconds(paceline_run: Star
     assert job.is_gone()
 
 
-@pytest.mark.proof
 def test_floods_of_output_arrive_whole_and_in_order(paceline_run: Start, fake_ssh: list[str], tmp_path: Path):
     script = """
     import os, sys
