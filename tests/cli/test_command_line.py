@@ -102,17 +102,7 @@ def test_no_verb_shows_the_help():
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    "flag",
-    [
-        "--workers",
-        pytest.param("-n", marks=pytest.mark.proof),
-        pytest.param("-np", marks=pytest.mark.proof),
-        pytest.param("--num-proc", marks=pytest.mark.proof),
-        "--nproc-per-node",
-        pytest.param("--nproc_per_node", marks=pytest.mark.proof),
-    ],
-)
+@pytest.mark.parametrize("flag", ["--workers", "-n", "-np", "--num-proc", "--nproc-per-node", "--nproc_per_node"])
 def test_a_script_with_its_own_options(script: Path, flag: str):
     finished = paceline("run", flag, "2", str(script), "--help", "--workers", "9", "-m", "--", "x")
     assert finished.returncode == 0, finished.stderr

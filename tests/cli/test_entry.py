@@ -26,14 +26,7 @@ TRAIN = "import pathlib, sys; print('said'); pathlib.Path(sys.argv[1]).touch()"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-@pytest.mark.parametrize(
-    "module",
-    [
-        "typer",
-        pytest.param("paceline.cli.job_settings", marks=pytest.mark.proof),
-        pytest.param("asyncio", marks=pytest.mark.proof),
-    ],
-)
+@pytest.mark.parametrize("module", ["typer", "paceline.cli.job_settings", "asyncio"])
 def test_a_signal_while_the_command_loads_ends_it_quietly(tmp_path: Path, module: str, number: signal.Signals) -> None:
     """Nobody handled signals before the event loop ran: Python's traceback, and -15 in place of 143."""
     (tmp_path / "train.py").write_text("raise AssertionError('it must not run')")
@@ -48,15 +41,7 @@ def test_a_signal_while_the_command_loads_ends_it_quietly(tmp_path: Path, module
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + number, "", "")
 
 
-@pytest.mark.parametrize(
-    "closed",
-    [
-        pytest.param(">&-", marks=pytest.mark.proof),
-        pytest.param("2>&-", marks=pytest.mark.proof),
-        pytest.param("<&-", marks=pytest.mark.proof),
-        "<&- >&- 2>&-",
-    ],
-)
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
 def test_a_job_runs_with_its_standard_streams_closed(tmp_path: Path, closed: str) -> None:
     """Python has no `sys.stdout` then: nothing was trained, for an AttributeError."""
     (tmp_path / "train.py").write_text(TRAIN)
@@ -70,9 +55,7 @@ def test_a_job_runs_with_its_standard_streams_closed(tmp_path: Path, closed: str
     assert "said" in (tmp_path / "logs/latest/job_0.log").read_text()
 
 
-@pytest.mark.parametrize(
-    "closed", [pytest.param(">&-", marks=pytest.mark.proof), pytest.param("2>&-", marks=pytest.mark.proof), ">&- 2>&-"]
-)
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_other_verbs_and_workers_without_the_launcher_do_without_streams(tmp_path: Path, closed: str) -> None:
     (tmp_path / "train.py").write_text(
         "import pathlib\nfrom paceline.leaving import leave\nfrom paceline.observe import failure\n"
