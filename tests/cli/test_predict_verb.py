@@ -126,6 +126,7 @@ def test_data_that_are_there_for_a_single_short_epoch(tmp_path: Path) -> None:
     assert json.loads(predicted.stdout)["predictions"][0]["seconds"]["value"] > 0
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_scripts_that_cannot_be_predicted(tmp_path: Path) -> None:
     (tmp_path / "nothing.py").write_text("print('nothing')")

@@ -82,6 +82,7 @@ def compare(
         np.testing.assert_allclose(chief[name], one_worker("one_worker")[name], rtol=RELATIVE)
 
 
+@pytest.mark.proof
 def test_mpiexec_computes_what_one_computes(tmp_path: Path, saved, one_worker) -> None:
     ended = mpiexec(2, tmp_path, "well")
     assert ended.code == 0, ended.output

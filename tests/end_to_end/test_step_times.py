@@ -84,6 +84,7 @@ model.fit(x, x[:, :1], batch_size=64, epochs=20, verbose=2)
 """The first of two stages has next to nothing to do."""
 
 
+@pytest.mark.proof
 def test_stages_that_wait_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "pipeline.py").write_text(PIPELINE)
     ended = run_workers(2, "--events", "events.jsonl", "pipeline.py", folder=tmp_path)

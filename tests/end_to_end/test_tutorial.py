@@ -27,6 +27,7 @@ def test_training_on_real_digits(worlds: Worlds, tmp_path: Path, saved, num_work
     assert all(line.startswith("[0] ") for line in bars), "one progress bar, the chief's"
 
 
+@pytest.mark.proof
 def test_the_cells_on_saving(worlds: Worlds, tmp_path: Path) -> None:
     ended = worlds.of(2).run_script(TUTORIAL / "saving.py", tmp_path, folder=tmp_path)
     for rank in range(2):

@@ -113,7 +113,8 @@ def test_the_tutorial_on_parameter_servers(worlds: Worlds, tmp_path: Path) -> No
     assert float(figures["loop: accuracy"]) > 0.9
 
 
-@pytest.mark.parametrize("script", [pytest.param("transformer.py", marks=pytest.mark.proof), "unet.py"])
+@pytest.mark.proof
+@pytest.mark.parametrize("script", ["transformer.py", "unet.py"])
 def test_stages_compute_what_plain_keras_computes(worlds: Worlds, script: str, tmp_path: Path) -> None:
     tiny = ("--epochs", "1", "--num-train", "64", "--floatx", "float64")
 

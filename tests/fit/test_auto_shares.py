@@ -27,8 +27,7 @@ CASES = (
     "generator",
     "rows_by_index",
 )
-IN_EVERY_CHECK = ("arrays", "maps_before_and_behind_the_batch", "items")
-"""Each way to the rows once: of arrays, in front of and behind the batch, of items."""
+IN_EVERY_CHECK = ("arrays", "items")
 
 BY_PACELINE = ("rows_by_index",)
 """Which plain Keras does not know."""

@@ -27,7 +27,8 @@ def test_local_statistics_take_no_message_in_the_middle_of_the_step(worlds: Worl
     np.testing.assert_allclose(local.same["numbers"][:2], exact.same["numbers"][:2], rtol=0.2)
 
 
-@pytest.mark.parametrize("name", [pytest.param("plain", marks=pytest.mark.proof), "frozen"])
+@pytest.mark.proof
+@pytest.mark.parametrize("name", ["plain", "frozen"])
 def test_a_model_that_normalizes_by_no_batch_has_one_workers_numbers(worlds: Worlds, name: str) -> None:
     [one] = worlds.plain.run(SCRIPT, name).told
     case = worlds.of(2).run(SCRIPT, name, "local")
@@ -48,6 +49,7 @@ def test_a_loop_of_the_scripts_own(worlds: Worlds) -> None:
     assert not np.allclose(local.same["numbers"], exact.same["numbers"], rtol=1e-4)
 
 
+@pytest.mark.proof
 def test_the_option_reaches_the_workers(tmp_path: Path) -> None:
     run = run_workers(2, "--batch-statistics", "local", "--verify", "strict", SCRIPT, folder=tmp_path)
     assert run.code == 0, run.output

@@ -32,7 +32,8 @@ def test_each_rank_has_a_cache_of_its_own_and_finds_it_again(worlds: Worlds, tmp
         np.testing.assert_allclose(history["loss"], losses, rtol=1e-9)
 
 
-@pytest.mark.parametrize("case", [pytest.param("cache named in a function", marks=pytest.mark.proof), "snapshot"])
+@pytest.mark.proof
+@pytest.mark.parametrize("case", ["cache named in a function", "snapshot"])
 def test_other_files_of_tensorflow(worlds: Worlds, tmp_path: Path, case: str) -> None:
     (tmp_path / "alone").mkdir()
     [alone] = worlds.not_launched.run(SCRIPT, case, tmp_path / "alone").told

@@ -9,6 +9,7 @@ from programs import run_workers
 SCRIPT = Path(__file__).with_name("constant_rows.py")
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_a_constant_batch_size_trains_in_fit_and_is_explained_in_a_loop_of_replicas(tmp_path: Path) -> None:
     ended = run_workers(2, SCRIPT, folder=tmp_path, limit_seconds=280)

@@ -92,7 +92,8 @@ def test_a_killed_job_resumes_with_both_models_as_one_worker_would_train_them(
             np.testing.assert_array_equal(restored[name], expected[model][name])
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("size", [2, 4])
 def test_a_loop_of_two_models_resumes_from_one_snapshot(size: int, tmp_path: Path) -> None:
     """Its ranks take each snapshot together, so it has a part of each model, and what each rank has of a metric."""
     run = ("--max-restarts", "1", _LOOP, tmp_path / "run")

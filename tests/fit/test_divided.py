@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SCRIPT = Path(__file__).with_name("divided_jobs.py")
 
 
-IN_EVERY_CHECK = ("contrastive", "normalized", "deep", "noise", "branch", "square", "one_row")
-"""Pairs of rows, statistics, draws, branches, loops, and fewer rows than workers. Most are told of, too."""
+IN_EVERY_CHECK = ("contrastive", "normalized", "noise", "branch", "square", "one_row")
+"""Pairs of rows, statistics, draws, branches, loops, and fewer rows than workers."""
 
 RunOnTwo = Callable[[str], Case]
 
@@ -53,6 +53,7 @@ def test_lines_that_need_all_rows_are_told(on_two: RunOnTwo) -> None:
     assert "[whole-rows]" not in on_two("normalized").output
 
 
+@pytest.mark.proof
 def test_many_messages_are_told(on_two: RunOnTwo) -> None:
     output = on_two("deep").output
     [line] = [one for one in output.splitlines() if "train_step waits for messages" in one]

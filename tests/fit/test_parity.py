@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SHARES = Shared("3,1")
 CHANGING = Shared("auto")
 CHANGING_IN_EVERY_CHECK = ("a_rank_without_rows", "dropout")
-SHARED_IN_EVERY_CHECK = ("a_rank_without_rows", "dropout")
-SHARED_BY_THREE = (*SHARED_IN_EVERY_CHECK, "augmentation", "batch_normalization_synchronized")
+SHARED_BY_THREE = ("a_rank_without_rows", "augmentation", "batch_normalization_synchronized", "dropout")
 
 ALLOWED_DRIFT = 2.0
 """Times the drift of one process that adds the same batch in as many parts."""
@@ -64,7 +63,7 @@ def test_workers_compute_what_one_computes(runs: Runs, job: str, size: int) -> N
 def _by_shares() -> list[Any]:
     jobs = [job.name for job in JOBS if job.dtype == "float64"]
     return [
-        *(pytest.param(job, SHARES, marks=() if job in SHARED_IN_EVERY_CHECK else pytest.mark.proof) for job in jobs),
+        *(pytest.param(job, SHARES, marks=pytest.mark.proof) for job in jobs),
         *(pytest.param(job, Shared("1,0,2"), marks=pytest.mark.proof) for job in SHARED_BY_THREE),
         *(
             pytest.param(job, CHANGING, marks=() if job in CHANGING_IN_EVERY_CHECK else pytest.mark.proof)

@@ -21,7 +21,7 @@ CASES = (
     "a_callback_reads_the_same_data",
     "a_validation_draws_from_the_same_shuffle",
 )
-IN_EVERY_CHECK = ("stopped_early_and_fitted_again", "a_callback_reads_the_same_data")
+IN_EVERY_CHECK = ("stopped_early_and_fitted_again",)
 
 
 @pytest.mark.proof

@@ -327,6 +327,7 @@ def test_a_generator_stands_alike_on_every_rank_after_a_fit_that_was_cut_short(r
     assert used_up.startswith(("ValueError: When passing a Python genera", "IndexError: "))  # Keras's; older: Python's
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_generators_that_shift_in_a_later_epoch_are_noticed(results: Results, size: int) -> None:
     for message in _same_on_all(results, size, "generators_that_shift_on_the_last_rank"):

@@ -42,6 +42,7 @@ def test_a_step_that_is_divided_rightly_trains_without_a_word(worlds: Worlds, op
     assert "[whole-steps]" not in case.output
 
 
+@pytest.mark.proof
 def test_gradients_that_are_only_rounding_are_no_difference(worlds: Worlds) -> None:
     """Those of what is in front of a normalization of equal rows, which an optimizer divides by their size."""
     case = worlds.of(2).run(SCRIPT, "right", "flat", "strict")

@@ -136,6 +136,7 @@ def test_an_evaluator_has_nothing_to_do_in_a_loop_of_ones_own(worlds: Worlds) ->
     assert told.endswith("[evaluator]")
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_losses_are_scaled_in_mixed_precision(worlds: Worlds) -> None:
     optimizer, iterations, rows, losses = worlds.with_servers.run(CASES, "mixed_precision").same
@@ -187,7 +188,13 @@ def test_without_staleness_steps_are_those_of_one_process(worlds: Worlds) -> Non
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("max_staleness", "steps_per_execution", "num_others"),
-    [("0", "1", 0), ("1", "1", 1), ("3", "1", 3), ("3", "2", 2), ("None", "1", 6)],
+    [
+        ("0", "1", 0),
+        pytest.param("1", "1", 1, marks=pytest.mark.proof),
+        ("3", "1", 3),
+        pytest.param("3", "2", 2, marks=pytest.mark.proof),
+        pytest.param("None", "1", 6, marks=pytest.mark.proof),
+    ],
 )
 def test_staleness_is_counted_and_bounded(
     worlds: Worlds, max_staleness: str, steps_per_execution: str, num_others: int
@@ -214,6 +221,7 @@ def test_no_function_is_taken_for_one_that_is_traced_again_and_again(worlds: Wor
     assert worlds.with_servers.run(CASES, "many_kinds_of_steps").same == [[], 12.0]
 
 
+@pytest.mark.proof
 @pytest.mark.processes
 def test_a_worker_that_hangs_is_named_and_does_not_keep_the_chief(worlds: Worlds, tmp_path: Path) -> None:
     """A step that could not be broken off was waited for without end."""

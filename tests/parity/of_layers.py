@@ -158,7 +158,7 @@ def bidirectional_gru() -> dict[str, Any]:
     return _of_sentences(layers.Bidirectional(layers.GRU(5)), mask_zero=False)
 
 
-@job()
+@job(worlds=())
 def multi_head_attention_with_dropout() -> dict[str, Any]:
     def body(embedded: Any) -> Any:
         attended = layers.MultiHeadAttention(2, 4, dropout=0.3)(embedded, embedded)

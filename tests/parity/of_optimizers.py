@@ -113,7 +113,7 @@ def half_precision_with_an_overflow_on_one_rank() -> dict[str, Any]:
     return result
 
 
-@job(dtype="float32")
+@job(worlds=(), dtype="float32")
 def bfloat16_of_keras_policy() -> dict[str, Any]:
     """Eight bits of mantissa: a gradient is rounded before ranks add it up, so one step differs in the third digit."""
     policy = keras.config.dtype_policy()

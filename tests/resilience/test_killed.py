@@ -68,6 +68,7 @@ def test_one_worker_with_an_unseeded_shuffle_that_is_killed(tmp_path: Path, step
     assert end_of(again) == undisturbed
 
 
+@pytest.mark.proof
 def test_two_workers_killed_or_told_to_stop_and_then_one(tmp_path: Path) -> None:
     """The launcher gives each run the same seed here, as it does for a job that goes on.
 

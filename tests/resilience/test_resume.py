@@ -83,11 +83,7 @@ IN_EVERY_CHECK = (
     "optimizers_of_its_own",
     "variables_that_keras_does_not_list",
     "early_stopping_and_plateau",
-    "nothing_to_go_on_from",
-    "rows_by_index_in_two_fits",
-    "files_and_rows_shuffled",
     "py_dataset_in_two_fits",
-    "caught_exception",
     "stopped_in_mid_epoch",
     "phase_last_step_of_all",
 )
@@ -139,6 +135,7 @@ def test_a_file_that_is_newer_than_the_snapshot_is_announced_where_a_callback_lo
     assert "last.weights.h5 was written after the snapshot of step 3, from which this run resumed" in ended.output
 
 
+@pytest.mark.proof
 def test_fits_whose_ends_are_damaged_are_trained_again(live: Live) -> None:
     """Such a `fit` left an untrained model and an empty history, and the script saved that over its file of before."""
     ended = live("ends_of_fits_are_lost", "as few")
