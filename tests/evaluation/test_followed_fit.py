@@ -32,6 +32,7 @@ def wait_for(condition: Callable[[], object], job: Program) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.proof
 def test_an_evaluator_gets_the_numbers_of_the_workers_and_survives_what_happens(tmp_path: Path) -> None:
     snapshots = tmp_path / "snapshots"
     options = ("--snapshot-dir", snapshots, "--snapshot-every", str(STEPS_OF_EPOCH), "--snapshot-keep", "2")
@@ -93,7 +94,6 @@ print("TOLD", json.dumps([first, *model.evaluate(rows[:7], sums[:7], verbose=0)]
 """
 
 
-@pytest.mark.proof
 def test_an_evaluator_that_is_late_evaluates_the_end_of_each_fit(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(TWO_FITS)

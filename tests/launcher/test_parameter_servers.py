@@ -73,6 +73,7 @@ def servers(begin: Callable[..., Job], tmp_path: Path) -> Callable[..., Servers]
     return lambda *options, **code: Servers(begin, tmp_path, *options, **code)
 
 
+@pytest.mark.proof
 def test_only_the_chief_runs_the_script_and_servers_serve_it(servers: Callable[..., Servers], tmp_path: Path):
     job = servers("--log-dir", str(tmp_path / "logs"))
     job.wait_for_more_steps()
