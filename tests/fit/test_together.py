@@ -229,6 +229,14 @@ def test_steps_that_the_data_cannot_fill_are_refused_with_the_right_number(resul
         assert "steps_per_epoch=5" in message
 
 
+@pytest.mark.parametrize("size", ON_TWO)
+def test_a_model_that_makes_its_train_function_is_told_to_override_train_step(results: Results, size: int) -> None:
+    """It was told to train with `model.fit`, which it did."""
+    told = _same_on_all(results, size, "a_train_function_of_its_own")
+    assert "OwnTrainFunction.make_train_function makes steps of its own" in told
+    assert "Override train_step" in told
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("size", ON_TWO)
 def test_the_chief_says_once_for_each_model_and_data_how_the_fit_will_run(results: Results, size: int) -> None:

@@ -457,6 +457,28 @@ def steps_that_ranks_trace_differently() -> Any:
     return [error_of(lambda kind=kind: of(kind).fit(x, y, verbose=0)) for kind in (OfRank, OfOneRank)]
 
 
+class OwnTrainFunction(keras.Sequential):
+    """Its steps are not made by Keras."""
+
+    def make_train_function(self, force: bool = False) -> Any:
+        @tf.function
+        def one(iterator: Any) -> Any:
+            x, y = next(iterator)
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+            self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+            return {"loss": loss}
+
+        self.train_function = one
+
+
+@case
+def a_train_function_of_its_own() -> Any:
+    model = OwnTrainFunction([keras.Input((6,)), layers.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return error_of(lambda: model.fit(batches(), verbose=0))
+
+
 @case
 def traces_of_a_step() -> Any:
     """Variables that only the first step makes, the optimizer's, would make TensorFlow trace it again."""

@@ -11,6 +11,8 @@ import tensorflow as tf
 from paceline.cluster.server_cluster import refuse_beside_servers
 from paceline.comm.world import current_world
 from paceline.fit import own_functions, own_loops
+from paceline.fit.run import Run
+from paceline.fit.unbatched import is_of_keras
 from paceline.strategy.as_one_worker import is_as_one_worker
 from paceline.strategy.base import named_strategies
 from paceline.strategy.replica_context import PacelineReplicaContext
@@ -34,7 +36,8 @@ def refuse_lonely_step() -> None:
     """An optimizer step outside `strategy.run`, in a world of several that nobody has asked to train apart.
 
     Raises:
-        RuntimeError: the script names a strategy, or there is to be none, so that each rank would train by itself.
+        RuntimeError: the script names a strategy, or there is to be none, so that each rank would train by itself;
+            or a model makes its train function itself.
     """
     world = current_world()
     if is_as_one_worker():
@@ -43,6 +46,13 @@ def refuse_lonely_step() -> None:
         refuse_without_servers()
     if world.data.size == 1 or not world.launched or world.solo_training_allowed or own_loops.run_alike():
         return
+    run = Run.current()
+    if run is not None and not is_of_keras(run.model, "make_train_function"):
+        raise RuntimeError(
+            f"{type(run.model).__name__}.make_train_function makes steps of its own, on one of {world.data.size} "
+            "workers: each worker would train its own model. Paceline divides train_step, which Keras's own "
+            "make_train_function calls. Override train_step, and leave make_train_function out. [no-strategy]"
+        )
     raise RuntimeError(
         f"this optimizer step is outside strategy.run, on one of {world.data.size} workers: each worker would train "
         "its own model, and the workers would never synchronize. Train with model.fit, which needs no change, "

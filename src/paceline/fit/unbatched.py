@@ -61,9 +61,9 @@ def check_elements(model: Any, element_spec: Any, strategy: Any, step: str, *, i
         )
 
 
-def is_of_keras(model: Any, step: str) -> bool:
-    """Whether a step of a model, by the name of its method, is Keras's own."""
-    return getattr(type(model), step) is getattr(compat.TensorFlowTrainer, step)
+def is_of_keras(model: Any, method: str) -> bool:
+    """Whether a method of a model, such as its `train_step`, is Keras's own."""
+    return getattr(type(model), method) is getattr(compat.TensorFlowTrainer, method)
 
 
 def refuse_examples(data: DataDescription, strategy: Any, takes: Callable[[Any], bool]) -> None:
