@@ -15,6 +15,7 @@ CASES = (
     "unknown_length",
     "square",
     "one_row",
+    "labels_of_the_step",
 )
 
 
@@ -30,6 +31,8 @@ def run_case(name: str) -> list[float]:
         return _square()
     if name == "one_row":
         return _one_row()
+    if name == "labels_of_the_step":
+        return _labels_of_the_step()
     model, loss = _models()[name]()
     x = np.random.default_rng(1).normal(size=(31, 8))
     y = np.random.default_rng(2).normal(size=(31, 4))
@@ -70,6 +73,33 @@ def _one_row() -> list[float]:
     history = model.fit(x, y, batch_size=1, epochs=2, verbose=0).history
     numbers = [*history["loss"], *history["mae"]]
     return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
+
+
+def _labels_of_the_step() -> list[float]:
+    """Steps that make labels of another kind than the data's: which metric "accuracy" is goes by theirs."""
+    import keras
+    import numpy as np
+
+    class ClassesOfOneHot(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            return super().train_step((data[0], keras.ops.argmax(data[1], axis=-1)))
+
+    class OneHotOfClasses(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            one_hot = keras.ops.one_hot(data[1], 4, dtype="float64")
+            return super().train_step((data[0], 0.7 * one_hot + 0.3 * keras.ops.flip(one_hot, axis=0)))
+
+    x, y = np.random.default_rng(1).normal(size=(31, 8)), np.random.default_rng(2).integers(0, 4, 31)
+    numbers = []
+    for class_, loss, labels in (
+        (ClassesOfOneHot, "sparse_categorical_crossentropy", np.eye(4)[y]),
+        (OneHotOfClasses, "categorical_crossentropy", y),
+    ):
+        model = class_([keras.Input((8,)), keras.layers.Dense(4, "softmax")])
+        model.compile("adam", loss, metrics=["accuracy"], jit_compile=False)
+        history = model.fit(x, labels, batch_size=7, epochs=2, verbose=0).history
+        numbers += [*history["loss"], *history["accuracy"]]
+    return [float(number) for number in numbers]
 
 
 def _models() -> dict[str, Any]:

@@ -5,9 +5,10 @@ shuffle of the data is lost, and the run is no longer the one that a single work
 knows all that the build needs.
 """
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -16,11 +17,13 @@ import tensorflow as tf
 from paceline.comm.group import Group
 from paceline.fit import compat
 from paceline.fit.beginning import begin_together
+from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.metrics import read_as_they_are
+from paceline.fit.one_workers_step import traced_step
 from paceline.fit.run import Run
 from paceline.fit.unbatched import check_batched, is_of_keras, refuse_examples
+from paceline.strategy.as_one_worker import as_one_worker
 from paceline.strategy.base import SynchronousStrategy
-from paceline.strategy.first_use import IN_TRAINER
 
 _CANNOT = "_paceline_cannot_be_built_from_shapes"
 """On a model that was tried. Keras then takes it for built (a GAN without a `call`), and a second time it would build
@@ -75,7 +78,7 @@ def build_from(model: Any, shapes: Any) -> None:
     if _are_known(shapes):
         with model.distribute_strategy.scope():
             _try_to_build(model, shapes)
-        if not all(layer.built for layer in compat.all_layers(model)):
+        if not all(layer.built for layer in compat.all_layers(model)) or not _has_built_metrics(model):
             _trace_a_step(model, shapes)
     if not model.built:
         raise RuntimeError(
@@ -86,13 +89,9 @@ def build_from(model: Any, shapes: Any) -> None:
 
 def _trace_a_step(model: Any, shapes: Any) -> None:
     """Has a `train_step` of the user's build what only it calls, as the networks of a GAN: traced, and not taken."""
-
-    def step(data: Any) -> Any:
-        return model.distribute_strategy.run(model.train_step, args=(data,))
-
     try:
-        with IN_TRAINER.replaced(True):
-            tf.function(step, autograph=False).get_concrete_function(shapes)
+        with as_one_worker(), traced_as_on_chief():
+            traced_step(model.train_step, shapes)
     except Exception:  # whatever a user's step raises: what is missing is told where it is looked for
         return
 
@@ -113,13 +112,38 @@ def _try_to_build(model: Any, shapes: Any) -> None:
 
 
 def is_built_from(model: Any, shapes: Any) -> bool:
-    """Builds what is not yet built of a model, its metrics and its optimizer; False if that fails."""
+    """Builds what is not yet built of a model, its metrics and its optimizer; False if that fails.
+
+    Metrics and losses of a model with a step of the user's are left to that step, which builds them as in plain Keras:
+    what it hands to them need not be like the data, and decides, for example, which metric "accuracy" is.
+    """
     try:
-        with read_as_they_are():
+        with read_as_they_are(), _metrics_left_to_own_steps(model):
             model._symbolic_build(data_batch=shapes)
     except Exception:  # whatever a user's `call` raises on symbolic input
         return False
     return True
+
+
+@contextlib.contextmanager
+def _metrics_left_to_own_steps(model: Any) -> Iterator[None]:
+    """While this lasts, Keras finds no metrics and losses to build, if a step is the user's."""
+    kept = {} if _has_keras_steps(model) else {name: getattr(model, name) for name in compat.OF_COMPILE}
+    for name in kept:
+        object.__setattr__(model, name, None)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            object.__setattr__(model, name, value)
+
+
+def _has_keras_steps(model: Any) -> bool:
+    return all(is_of_keras(model, step) for step in ("train_step", "test_step"))
+
+
+def _has_built_metrics(model: Any) -> bool:
+    return all(one is None or one.built for one in (getattr(model, name) for name in compat.OF_COMPILE))
 
 
 def _takes(model: Any, x: Any) -> bool:

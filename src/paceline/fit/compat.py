@@ -23,6 +23,7 @@ one, this file says which.
 | `BaseOptimizer._clip_gradients`, `._use_weight_decay` | what an update does with a table |
 | `Functional`, `Layer._flatten_layers` | a model that declares its inputs; the layers of layers |
 | `TensorFlowTrainer._symbolic_build` | builds a model from shapes |
+| a model's `_compile_metrics`, `_compile_loss` | what `compile` was given, which the first step builds |
 | a model's `_eval_epoch_iterator` | the validation's data, which `fit` keeps from epoch to epoch |
 | a model's `_distribute_strategy` | the strategy that it was made in; the public name never says "none" |
 | `backend.tensorflow.trainer.concat`, `.reduce_per_replica` | how `predict` puts steps and replicas together |
@@ -72,6 +73,8 @@ except ImportError as fault:
         "Install a Keras that Paceline supports (3.10 to 3.15), or a newer Paceline. [version]"
     ) from fault
 
+OF_COMPILE = ("_compile_metrics", "_compile_loss")
+"""The attributes of a trainer with what `compile` was given, which the first step builds; None: there is none."""
 GLOBAL_SEED_GENERATOR = "global_seed_generator"
 """The name under which Keras keeps it; a constant of its own has it only in newer versions."""
 NUM_LOOKED_AT = data_adapter_utils.NUM_BATCHES_FOR_TENSOR_SPEC
@@ -99,6 +102,7 @@ _OF_INSTANCES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (EpochIterator, ("_num_batches", "_steps_seen", "_current_iterator")),
     (trainer_module.TFEpochIterator, ("_distributed_dataset",)),
     (TensorFlowTrainer, ("_distribute_strategy",)),
+    (Trainer, OF_COMPILE),
     (CallbackList, ("_async_train",)),
     (keras.Variable.__mro__[1], ("_value",)),
 )
