@@ -16,6 +16,7 @@ CASES = (
     "square",
     "one_row",
     "labels_of_the_step",
+    "layer_of_the_loss",
 )
 
 
@@ -33,6 +34,8 @@ def run_case(name: str) -> list[float]:
         return _one_row()
     if name == "labels_of_the_step":
         return _labels_of_the_step()
+    if name == "layer_of_the_loss":
+        return _layer_of_the_loss()
     model, loss = _models()[name]()
     x = np.random.default_rng(1).normal(size=(31, 8))
     y = np.random.default_rng(2).normal(size=(31, 4))
@@ -100,6 +103,31 @@ def _labels_of_the_step() -> list[float]:
         history = model.fit(x, labels, batch_size=7, epochs=2, verbose=0).history
         numbers += [*history["loss"], *history["accuracy"]]
     return [float(number) for number in numbers]
+
+
+def _layer_of_the_loss() -> list[float]:
+    """A recommender: `compute_loss` calls a layer that `call` does not, so `call` does not build it."""
+    import keras
+    import numpy as np
+
+    class Retrieval(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.users, self.items = keras.layers.Embedding(9, 4), keras.layers.Embedding(11, 4)
+
+        def call(self, x: Any) -> Any:
+            return self.users(x["user"])
+
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, *_: Any, **__: Any) -> Any:
+            likeness = keras.ops.matmul(y_pred, keras.ops.transpose(self.items(x["item"])))
+            own = keras.ops.eye(keras.ops.shape(likeness)[0], dtype="float64")
+            return keras.ops.sum(keras.losses.categorical_crossentropy(own, likeness, from_logits=True))
+
+    model = Retrieval()
+    model.compile(keras.optimizers.Adagrad(0.1), jit_compile=False)
+    x = {name: np.random.default_rng(seed).integers(0, 9, 31) for seed, name in enumerate(("user", "item"))}
+    numbers = model.fit(x, batch_size=7, epochs=2, verbose=0).history["loss"]
+    return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
 
 
 def _models() -> dict[str, Any]:

@@ -8,7 +8,7 @@ knows all that the build needs.
 import contextlib
 import functools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -78,7 +78,7 @@ def build_from(model: Any, shapes: Any) -> None:
     if _are_known(shapes):
         with model.distribute_strategy.scope():
             _try_to_build(model, shapes)
-        if not all(layer.built for layer in compat.all_layers(model)) or not _has_built_metrics(model):
+        if not _has_built_layers(model) or not _has_built_metrics(model):
             _trace_a_step(model, shapes)
     if not model.built:
         raise RuntimeError(
@@ -115,31 +115,44 @@ def is_built_from(model: Any, shapes: Any) -> bool:
     """Builds what is not yet built of a model, its metrics and its optimizer; False if that fails.
 
     Metrics and losses of a model with a step of the user's are left to that step, which builds them as in plain Keras:
-    what it hands to them need not be like the data, and decides, for example, which metric "accuracy" is.
+    what it hands to them need not be like the data, and decides, for example, which metric "accuracy" is. So is an
+    optimizer whose variables are not all there yet, as where only `compute_loss` calls some layer.
     """
+    optimizer = getattr(model, "optimizer", None)
+    left = () if _has_keras_steps(model) else compat.OF_COMPILE
     try:
-        with read_as_they_are(), _metrics_left_to_own_steps(model):
-            model._symbolic_build(data_batch=shapes)
+        with read_as_they_are(), _replaced(model, dict.fromkeys(left)):
+            if optimizer is None or optimizer.built:
+                model._symbolic_build(data_batch=shapes)
+                return True
+            with _replaced(optimizer, {"built": True}):
+                model._symbolic_build(data_batch=shapes)
+        if _has_built_layers(model):
+            optimizer.build(model.trainable_variables)
     except Exception:  # whatever a user's `call` raises on symbolic input
         return False
     return True
 
 
 @contextlib.contextmanager
-def _metrics_left_to_own_steps(model: Any) -> Iterator[None]:
-    """While this lasts, Keras finds no metrics and losses to build, if a step is the user's."""
-    kept = {} if _has_keras_steps(model) else {name: getattr(model, name) for name in compat.OF_COMPILE}
-    for name in kept:
-        object.__setattr__(model, name, None)
+def _replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """While this lasts, these attributes have other values, by which Keras decides what there is to build."""
+    kept = {name: getattr(owner, name) for name in values}
     try:
+        for name, value in values.items():
+            object.__setattr__(owner, name, value)
         yield
     finally:
         for name, value in kept.items():
-            object.__setattr__(model, name, value)
+            object.__setattr__(owner, name, value)
 
 
 def _has_keras_steps(model: Any) -> bool:
     return all(is_of_keras(model, step) for step in ("train_step", "test_step"))
+
+
+def _has_built_layers(model: Any) -> bool:
+    return all(layer.built for layer in compat.all_layers(model))
 
 
 def _has_built_metrics(model: Any) -> bool:

@@ -70,7 +70,7 @@ class Replicas(Engine):
         if jit_compile not in (None, False, "auto") and self.strategy.world.is_chief:
             _LOGGER.warning(
                 "jit_compile=True: XLA cannot compile a step in which %d replicas communicate; the step runs "
-                "without XLA, with the same numbers.",
+                "without XLA. Its numbers are the same, but for what tf.random draws, which XLA draws otherwise.",
                 self.strategy.group.size,
             )
         result = by_keras()

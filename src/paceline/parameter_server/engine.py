@@ -99,7 +99,7 @@ class Servers(Engine):
         if jit_compile not in (None, False, "auto"):
             _LOGGER.warning(
                 "jit_compile=True: XLA cannot compile a step whose variables lie on parameter servers; the step "
-                "runs without XLA, with the same numbers."
+                "runs without XLA. Its numbers are the same, but for what tf.random draws, which XLA draws otherwise."
             )
         return by_keras()
 
