@@ -63,10 +63,14 @@ def shapes_of(iterator: Any, data_batch: Any) -> Any:
 
 
 def build_as_far_as_known(model: Any, shapes: Any, strategy: Any) -> None:
-    """Builds a model in the scope of `strategy`; what cannot be built from shapes is built when its step is traced."""
+    """Builds a model in the scope of `strategy`; what cannot be built from shapes is built when its step is traced.
+
+    Metrics are built by the data, also those of a step of the user's: a step that workers run for servers cannot make
+    variables.
+    """
     if _are_known(shapes):
         with strategy.scope():
-            _try_to_build(model, shapes)
+            _try_to_build(model, shapes, leaves_to_step=False)
 
 
 def build_from(model: Any, shapes: Any) -> None:
@@ -104,25 +108,30 @@ def _are_known(shapes: Any) -> bool:
     )
 
 
-def _try_to_build(model: Any, shapes: Any) -> None:
+def _try_to_build(model: Any, shapes: Any, *, leaves_to_step: bool = True) -> None:
     # A model that cannot be built from shapes is built by its first step, as without a strategy; an input that
     # is really wrong raises there again, with the step's own message.
-    if not getattr(model, _CANNOT, False) and not is_built_from(model, shapes):
+    if not getattr(model, _CANNOT, False) and not is_built_from(model, shapes, leaves_to_step=leaves_to_step):
         object.__setattr__(model, _CANNOT, True)
 
 
-def is_built_from(model: Any, shapes: Any) -> bool:
+def is_built_from(model: Any, shapes: Any, *, leaves_to_step: bool = True) -> bool:
     """Builds what is not yet built of a model, its metrics and its optimizer; False if that fails.
 
     Metrics and losses of a model with a step of the user's are left to that step, which builds them as in plain Keras:
     what it hands to them need not be like the data, and decides, for example, which metric "accuracy" is. So is an
     optimizer whose variables are not all there yet, as where only `compute_loss` calls some layer.
+
+    Args:
+        model: To be built.
+        shapes: Of its data.
+        leaves_to_step: Whether this is so; else all is built by the data.
     """
     optimizer = getattr(model, "optimizer", None)
-    left = () if _has_keras_steps(model) else compat.OF_COMPILE
+    left = compat.OF_COMPILE if leaves_to_step and not _has_keras_steps(model) else ()
     try:
         with read_as_they_are(), _replaced(model, dict.fromkeys(left)):
-            if optimizer is None or optimizer.built:
+            if not leaves_to_step or optimizer is None or optimizer.built:
                 model._symbolic_build(data_batch=shapes)
                 return True
             with _replaced(optimizer, {"built": True}):
