@@ -17,6 +17,7 @@ CASES = (
     "one_row",
     "labels_of_the_step",
     "layer_of_the_loss",
+    "two_lengths",
 )
 
 
@@ -36,6 +37,8 @@ def run_case(name: str) -> list[float]:
         return _labels_of_the_step()
     if name == "layer_of_the_loss":
         return _layer_of_the_loss()
+    if name == "two_lengths":
+        return _two_lengths()
     model, loss = _models()[name]()
     x = np.random.default_rng(1).normal(size=(31, 8))
     y = np.random.default_rng(2).normal(size=(31, 4))
@@ -49,6 +52,46 @@ def run_case(name: str) -> list[float]:
     predicted = model.predict(x[:9], batch_size=4, verbose=0)
     numbers = [*history["loss"], *history["evaluated"], *predicted.reshape(-1)]
     return [float(number) for number in [*numbers, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
+
+
+def _two_lengths() -> list[float]:
+    """Many rows without labels and few with labels, batched apart (SimCLR, NNCLR, AdaMatch)."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    class HalfLabelled(keras.Sequential):
+        def train_step(self, data):
+            rows, (x, y) = data
+            together = tf.concat([rows, x], 0)
+            with tf.GradientTape() as tape:
+                codes = self(together, training=True)
+                loss = tf.reduce_mean(tf.exp(tf.matmul(codes, codes, transpose_b=True)))
+                loss += tf.reduce_mean((self(x, training=True) - y) ** 2)
+            weights = self.trainable_weights
+            self.optimizer.apply(tape.gradient(loss, weights), weights)
+            return {"loss": loss}
+
+        def test_step(self, data):
+            rows, (x, y) = data
+            return {"loss": tf.reduce_mean(self(rows)) + tf.reduce_mean((self(x) - y) ** 2)}
+
+    numbers = np.random.default_rng(1)
+
+    def batches_of(rows: int, size: int, *widths: int) -> tf.data.Dataset:
+        arrays = tuple(numbers.normal(size=(rows, width)) for width in widths)
+        return tf.data.Dataset.from_tensor_slices(arrays).shuffle(rows, seed=3).batch(size)
+
+    def with_noise(x, y):
+        return x + tf.random.normal(tf.shape(x), seed=4, dtype=x.dtype), y
+
+    data = tf.data.Dataset.zip((batches_of(33, 9, 8).map(lambda x: x), batches_of(15, 4, 8, 4).map(with_noise)))
+    layers = [keras.layers.Dense(6, "tanh"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
+    model = HalfLabelled([keras.Input((8,)), *layers, keras.layers.Dense(4)])
+    model.compile(keras.optimizers.Adam(0.01))
+    losses = model.fit(data.prefetch(2), epochs=2, verbose=0).history["loss"]
+    found = [*losses, model.evaluate(data, verbose=0)]
+    return [float(number) for number in [*found, *np.concatenate([w.reshape(-1) for w in model.get_weights()])]]
 
 
 def _square() -> list[float]:

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(900), pytest.mark.xdist
 SCRIPT = Path(__file__).with_name("divided_jobs.py")
 
 
-IN_EVERY_CHECK = ("contrastive", "normalized", "noise", "branch", "square", "one_row")
-"""Pairs of rows, statistics, draws, branches, loops, and fewer rows than workers."""
+IN_EVERY_CHECK = ("contrastive", "normalized", "noise", "branch", "square", "one_row", "two_lengths")
+"""Pairs of rows, statistics, draws, branches, loops, fewer rows than workers, and rows of two lengths."""
 
 RunOnTwo = Callable[[str], Case]
 

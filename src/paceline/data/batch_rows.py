@@ -233,7 +233,7 @@ def describe_data(
 
 def rows_of_full_batch(dataset: Any) -> int | None:
     """Rows of a full batch behind maps that have a row for each row; None: the stages do not tell."""
-    while compat.kind_of(dataset) in _KEEP_ROWS or (
+    while compat.kind_of(dataset) in KEEP_BATCHES or (
         compat.kind_of(dataset) in ("Map", "ParallelMap") and is_row_wise(dataset)
     ):
         [dataset] = compat.inputs_of(dataset)
@@ -242,7 +242,8 @@ def rows_of_full_batch(dataset: Any) -> int | None:
     return None
 
 
-_KEEP_ROWS = frozenset(["Cache", "CopyToDevice", "Options", "Prefetch", "Repeat", "Shuffle", "Skip", "Take"])
+KEEP_BATCHES = frozenset(["Cache", "CopyToDevice", "Options", "Prefetch", "Repeat", "Shuffle", "Skip", "Take"])
+"""Kinds of datasets that give the batches of their input as they are, or some of them."""
 
 
 def _positive(number: Any) -> int | None:

@@ -19,6 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.own_rows.division import rows_of
+from paceline.data.own_rows.replicated import Replicated
 from paceline.fit import batch_statistics
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.one_workers_step import traced_step, users_line_in_step
@@ -234,6 +235,8 @@ class DividedStep:
 
     def _whole(self, leaf: Any, replica: PacelineReplicaContext) -> Any:
         """A component of the whole batch. Collective."""
+        if isinstance(leaf, Replicated):
+            return leaf.rows
         if not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) and (not tf.is_tensor(leaf) or leaf.shape.rank == 0):
             return leaf
         return of_all_ranks(replica.collectives, replica.rank, leaf)
@@ -251,6 +254,10 @@ class DividedStep:
 
     def _component(self, index: int, leaf: Any, replica: PacelineReplicaContext) -> _Component:
         """A component of the batch. Rows of tensors that are no simple arrays are gathered first."""
+        if isinstance(leaf, Replicated):
+            rows = leaf.rows
+            spec = tf.TensorSpec(rows.shape, rows.dtype) if tf.is_tensor(rows) else tf.type_spec_from_value(rows)
+            return _Component(spec, tf.nest.flatten(rows, expand_composites=True))
         if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
             whole = self._whole(leaf, replica)
             tensors = tf.nest.flatten(whole, expand_composites=True)

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from paceline.comm.world import current_world
 from paceline.data.batch_rows import describe_data, differing_rows, named_components
+from paceline.data.own_rows.replicated import replicated_components
 from paceline.fit.building import is_built_from
 from paceline.fit.engine import engine_of
 from paceline.fit.explanation import Explanation, explanation_of
@@ -125,7 +126,7 @@ def _of_dataset(dataset: Any, batch_size: int | None) -> _Batch:
         first = next(iter(dataset.take(1)), None)
         if first is None:
             raise _no_rows()
-        return _batch(specs, first, described.batch_size)
+        return _batch(specs, first, described.batch_size, replicated_components(dataset))
     rows = described.batch_size or 0
     return _Batch(specs, rows, [True] * len(leaves), [[rows, *leaf.shape[1:]] for leaf in leaves])
 
@@ -146,16 +147,19 @@ def _of_arrays(data: Any, batch_size: int | None) -> _Batch:
     return _batch(specs, batch, batch_size)
 
 
-def _batch(specs: Any, first: Any, batch_size: int | None) -> _Batch:
+def _batch(specs: Any, first: Any, batch_size: int | None, replicated: Sequence[bool] = ()) -> _Batch:
     leaves = tf.nest.flatten(first)
-    counts = [_rows_of(leaf) for leaf in leaves if getattr(leaf, "shape", None) is not None and len(leaf.shape)]
+    are_whole = replicated or [False] * len(leaves)
+    with_rows = [leaf for leaf, is_whole in zip(leaves, are_whole, strict=True) if not is_whole]
+    counts = [_rows_of(leaf) for leaf in with_rows if getattr(leaf, "shape", None) is not None and len(leaf.shape)]
     if not counts or not counts[0]:
         raise _no_rows()
     rows = batch_size or counts[0]
     are_rows: list[bool] = []
     shapes: list[list[int]] = []
-    for leaf, spec in zip(leaves, tf.nest.flatten(specs), strict=True):
-        if not _is_divided(spec):  # rows of tensors that are no simple arrays are whole on every worker
+    for leaf, spec, is_whole in zip(leaves, tf.nest.flatten(specs), are_whole, strict=True):
+        # Rows of tensors that are no simple arrays are whole on every worker.
+        if is_whole or not _is_divided(spec):
             parts = tf.nest.flatten(leaf, expand_composites=True)
             are_rows += [False] * len(parts)
             shapes += [list(part.shape) for part in parts]

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from paceline.comm.group import Array, Group
 from paceline.data.own_rows.division import rows_of
+from paceline.data.own_rows.replicated import Replicated
 from paceline.fit.likeness import (
     COARSEST,
     ROUNDINGS,
@@ -189,6 +190,8 @@ class Verification:
 
     def _of_all(self, leaf: Any, divided: bool, count: int) -> Any:
         """The first rows of all ranks. Collective."""
+        if isinstance(leaf, Replicated):
+            return leaf.rows
         if not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
             leaf = tf.convert_to_tensor(leaf)
         if isinstance(leaf, tf.SparseTensor):

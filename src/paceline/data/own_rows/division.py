@@ -17,6 +17,7 @@ from paceline.data import compat
 from paceline.data.batch_rows import checked_rows
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.foreign_memory import may_be_foreign, own_memory
+from paceline.data.own_rows.replicated import marked
 from paceline.data.own_rows.share_table import ShareTable, cut_of
 
 
@@ -58,10 +59,17 @@ class AnyDivision(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Whole(AnyDivision):
-    """Every rank makes whole batches."""
+    """Every rank makes whole batches.
+
+    Args:
+        stays: See `AnyDivision`.
+        work: See `AnyDivision`.
+        replicated: Which components stay whole (`replicated.py`); empty: none.
+    """
 
     stays: str = ""
     work: str = "every rank reads all data and computes its rows of each batch"
+    replicated: tuple[bool, ...] = ()
     form = ""
 
     def batches(
@@ -85,11 +93,12 @@ class Whole(AnyDivision):
                 return tf.raw_ops.StridedSlice(input=leaf, begin=bounds[0], end=bounds[1], strides=[1])
 
             element = own_memory(element) if is_copied else element
-            checked = checked_rows(element)
+            parts = marked(element, self.replicated) if self.replicated else element
+            checked = checked_rows(parts)
             with tf.control_dependencies([] if checked is None else [checked]):
                 noted = [] if log is None else [log.note(index, element)]
             with tf.control_dependencies([*noted, *([] if checked is None else [checked])]):
-                return tf.nest.map_structure(own, element)
+                return tf.nest.map_structure(own, parts)
 
         return dataset.enumerate().map(local_rows)
 

@@ -18,6 +18,7 @@ class                    data                            how a run comes back to
                            (`parameter_server/`)
 """
 
+import dataclasses
 import logging
 import time
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from paceline.data.items.item_rings import RingDivision
 from paceline.data.own_rows.division import AnyDivision, Whole, form_of, work_of
 from paceline.data.own_rows.index_batches import IndexDivision
 from paceline.data.own_rows.local_batches import local_batches
+from paceline.data.own_rows.replicated import marked, replicated_components, words_on
 from paceline.data.own_rows.share_table import ShareTable
 from paceline.fit.auto_shares import AutoShares, auto_shares_of
 from paceline.fit.unbatched import check_batched
@@ -138,14 +140,17 @@ class Source:
         """
         group = strategy.group
         division = self._divided()
+        replicated = replicated_components(self.dataset) if group.size > 1 else ()
+        if replicated:
+            division = Whole(words_on(self.dataset, replicated), replicated=replicated)
         self._sharing = auto_shares_of(strategy.world) if group.size > 1 else None
         if self._sharing is not None:
             if not division.follows_table and not isinstance(division, IndexDivision):
-                division = Whole()
+                division = Whole(replicated=replicated)
             self.shares = self._sharing.table() if division.follows_table else None
         is_chosen = group.size > 1 or isinstance(division, IndexDivision | RingDivision)
         self.division = division if is_chosen else None
-        self._describe(work_of(self.division), strategy, model)
+        self._describe(work_of(self.division), strategy, model, replicated)
         if strategy.fit_group.size > 1:
             self._log = FingerprintLog(
                 self.draws_by_chance,
@@ -182,7 +187,9 @@ class Source:
         """Where a rank's rows are chosen."""
         raise NotImplementedError
 
-    def _describe(self, work: str, strategy: SynchronousStrategy, model: Any) -> None:
+    def _describe(
+        self, work: str, strategy: SynchronousStrategy, model: Any, replicated: tuple[bool, ...] = ()
+    ) -> None:
         by_index = self.division.source if isinstance(self.division, IndexDivision) else None
         first, *_ = tf.nest.flatten(self.dataset.element_spec)
         is_scalar = isinstance(first, tf.TensorSpec) and first.shape.rank == 0  # Keras fails there
@@ -197,6 +204,9 @@ class Source:
             work=work,
             facts=() if by_index is None else by_index.facts,
         )
+        if replicated:
+            spec = marked(self.description.element_spec, replicated)
+            self.description = dataclasses.replace(self.description, element_spec=spec)
         if model is not None:
             check_batched(model, self.description, strategy, "predict_step")
 

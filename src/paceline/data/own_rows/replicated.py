@@ -1,0 +1,87 @@
+"""Components of batches that have rows of their own: every rank gets them whole.
+
+Two datasets that are batched apart and zipped give batches of two lengths, such as many pictures without labels and few
+with labels (SimCLR, NNCLR, AdaMatch). The ranks divide the rows of the longer ones. Others are the same on all ranks.
+
+    zip(pictures.batch(500), labelled.batch(26))      rank 0: pictures[0:250], labelled      rank 1: [250:500], labelled
+
+What is known of the rows of a component is the length that its type has, or the size with which it was batched.
+"""
+
+from typing import Any, Union
+
+import tensorflow as tf
+
+from paceline.data import compat
+from paceline.data.batch_rows import KEEP_BATCHES, named_components
+
+_MAPS = frozenset(["Map", "ParallelMap"])
+
+
+class Replicated(tf.experimental.ExtensionType):  # type: ignore[misc]  # TensorFlow is untyped
+    """A component of a batch that is the same on all ranks. It is no tensor, so nobody takes its rows for a rank's."""
+
+    rows: Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]  # noqa: UP007  # TensorFlow reads the annotation
+
+
+def replicated_components(dataset: Any) -> tuple[bool, ...]:
+    """Which components of batches every rank gets whole, in the order of `tf.nest.flatten`; empty: none of them.
+
+    Args:
+        dataset: Of global batches.
+    """
+    sizes = _sizes_of_batches(dataset)
+    usual = max((size for size in sizes if size is not None), default=None)
+    rows = [_rows_of(leaf, size) for leaf, size in zip(tf.nest.flatten(dataset.element_spec), sizes, strict=True)]
+    found = tuple(usual is not None and number not in (usual, None) for number in rows)
+    return found if any(found) else ()
+
+
+def words_on(dataset: Any, replicated: tuple[bool, ...]) -> str:
+    """What every rank computes whole; for a line of a log."""
+    named = named_components(dataset.element_spec)
+    names = ", ".join(name for (name, _), is_whole in zip(named, replicated, strict=True) if is_whole)
+    return f"all rows of {names} on every rank, as these have another length than the others"
+
+
+def marked(structure: Any, replicated: tuple[bool, ...]) -> Any:
+    """An element, or its spec, in which these components are marked."""
+    leaves = [
+        _mark(leaf) if is_whole else leaf for leaf, is_whole in zip(tf.nest.flatten(structure), replicated, strict=True)
+    ]
+    return tf.nest.pack_sequence_as(structure, leaves)
+
+
+def unmarked(structure: Any) -> Any:
+    """An element, or its spec, as one worker has it."""
+    return tf.nest.map_structure(lambda leaf: leaf.rows if _is_marked(leaf) else leaf, structure)
+
+
+def _mark(leaf: Any) -> Any:
+    return Replicated.Spec(leaf) if isinstance(leaf, tf.TypeSpec) else Replicated(leaf)
+
+
+def _is_marked(leaf: Any) -> bool:
+    return isinstance(leaf, Replicated | Replicated.Spec)
+
+
+def _rows_of(spec: Any, size: int | None) -> int | None:
+    """The rows of a component in full batches, if that is known and it has any."""
+    shape = getattr(spec, "shape", None)
+    if shape is None or shape.rank is None or isinstance(spec, tf.RaggedTensorSpec | tf.SparseTensorSpec):
+        return size
+    return (size if shape[0] is None else int(shape[0])) if shape.rank else None
+
+
+def _sizes_of_batches(dataset: Any) -> list[int | None]:
+    """For each component the size with which it was batched; None: not known. Reads nothing."""
+    number = len(tf.nest.flatten(dataset.element_spec))
+    if (options := compat.options_of_batch(dataset)) is not None:
+        return [options["batch_size"]] * number
+    sizes = [size for one in compat.inputs_of(dataset) for size in _sizes_of_batches(one)]
+    kind = compat.kind_of(dataset)
+    if kind == "Zip" or kind in KEEP_BATCHES:
+        return sizes
+    if kind in _MAPS and len(set(sizes)) == 1:  # a batch tells whether its rows have stayed
+        return [sizes[0]] * number
+    return [None] * number
