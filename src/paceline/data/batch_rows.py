@@ -64,9 +64,9 @@ def differing_rows(rows: list[tuple[str, tuple[int | None, ...]]]) -> str | None
     return (
         f"the components of a batch have different lengths along axis 0: {listed}. Each replica gets its rows of "
         "every component, so axis 0 must be the rows in all of them; only scalars are exempt. If a component "
-        "has no rows, pass it as a scalar, as an attribute of the model, or repeated for each row. If its rows "
-        "are on another axis, move that axis to the front. If the dataset gives single examples, add "
-        ".batch(global_batch_size) [rows-differ]"
+        "has no rows, pass it as a scalar, as an attribute of the model, or repeated for each row. If it has rows of "
+        "its own, batch it by itself, and zip the batches. If its rows are on another axis, move that axis to the "
+        "front. If the dataset gives single examples, add .batch(global_batch_size) [rows-differ]"
     )
 
 

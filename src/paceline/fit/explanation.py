@@ -109,7 +109,7 @@ def advice(whole_share: float) -> str:
         return ""
     return (
         f"This step gathers more than it saves: every worker computes {share_text(whole_share)} of it for all rows. "
-        "Compare fewer rows at these lines, or use fewer workers."
+        "Have these lines take fewer rows, or use fewer workers."
     )
 
 

@@ -151,7 +151,7 @@ class Verification:
             expected = self._run(undivided, inputs)
             fault = ""
         except Exception as error:
-            fault = f"undivided, it fails on {num_rows} rows ({type(error).__name__})"
+            fault = f"undivided, it fails on {num_rows} rows ({type(error).__name__}: {_cause_of(error)})"
         finally:
             self._put_back(before)
         if fault := self._first_said(fault):
@@ -242,6 +242,12 @@ class Verification:
         """What the first of all ranks says that says anything. Collective."""
         texts = self._collectives.all_gather(tf.constant([text]))
         return next((said.decode() for said in texts.numpy() if said), "")
+
+
+def _cause_of(error: Exception) -> str:
+    """The line of a message that says what is wrong: TensorFlow's last one, before the names of nodes."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and "{{node" not in line]
+    return lines[-1] if lines else ""
 
 
 def looked_at(iterator: Any, num_steps: int) -> tuple[Any, Any]:
