@@ -129,10 +129,12 @@ def totals_of(told: Sequence[Array], before: Array | None, num_ranks: int) -> To
     numbers: Seconds = np.stack([first, *told]).astype(np.float64) / 1e9
     phases, facts = numbers[1:, :, :NUM_STEPS], numbers[1:, :, NUM_STEPS + 1 :]
     earlier = numbers[:-1, :, :NUM_STEPS]  # what ranks did before they met in the first message of each step
-    totals.num_steps = round(sum(each[:, NUM_STEPS].mean() for each in told))
+    totals.num_steps = round(np.stack(told)[:, :, NUM_STEPS].mean(1).sum())
     totals.phases += phases.sum(0)
     totals.own += phases.sum(0)
     totals.facts += facts.sum(0)
+    if num_ranks == 1:
+        return totals
     meets = phases[:, :, Phase.COUNT].any()
     for message, late, causes in (
         (Phase.COUNT, _since_agreement(earlier), _BEFORE_COUNT),

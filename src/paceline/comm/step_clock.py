@@ -216,15 +216,16 @@ class StepClock:
         """
         if self._knows_input:
             return True
-        if self.input_came_at is not None and self.input_came_at() < self._step_began_at:
+        came_at = None if self.input_came_at is None else self.input_came_at()  # reads a variable of TensorFlow's
+        if came_at is not None and came_at < self._step_began_at:
             return False
         whole = self._untold[Phase.INPUT] - self._input_before
         self._untold[Phase.INPUT] = self._input_before
-        if self.input_came_at is None:
+        if came_at is None:
             self._untold[Phase.WHOLE] += whole
             self._note_awaited(whole, -1)
             return True
-        awaited = min(max(int((self.input_came_at() - self._step_began_at) * 1e9), 0), whole)
+        awaited = min(max(int((came_at - self._step_began_at) * 1e9), 0), whole)
         self._untold[Phase.INPUT] += awaited
         self._untold[Phase.COMPUTE] += whole - awaited
         self._note_awaited(whole, awaited)

@@ -73,4 +73,7 @@ class _Moment:
         """Of the newest step."""
         if self.now is not None:
             return self.now
-        return 0.0 if self._variable is None else float(self._variable)
+        if self._variable is None:
+            return 0.0
+        # `float(variable)` takes 4 microseconds more, in each step.
+        return float(tf.raw_ops.ReadVariableOp(resource=self._variable.handle, dtype=tf.float64))
