@@ -198,12 +198,12 @@ def _folded(line: str) -> Iterator[str]:
 
 
 def scaling() -> str:
-    """How fast the first script would be on more hosts."""
+    """How fast a small network for digits would be on more hosts."""
     with tempfile.TemporaryDirectory(prefix="paceline-pictures-") as folder:
         picture = Path(folder, "scaling.svg")
         hosts = ["--workers", "1,2,4,8,16", "--hosts", "16", "--link", "10Gbit,0.1ms"]
-        command = ["paceline", "predict", *hosts, "--batch", "128,512", "--plot", str(picture)]
-        _run([*command, "first_script.py", "--", "numbers.txt"], folder_of_examples(Path(folder)))
+        command = ["paceline", "predict", *hosts, "--batch", "128,1024", "--plot", str(picture)]
+        _run([*command, "unequal_workers.py"], folder_of_examples(Path(folder)))
         return picture.read_text(encoding="utf-8")
 
 

@@ -37,9 +37,10 @@ def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.processes
 def test_a_prediction_for_hosts_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    words = ["--workers", "8,1,3", "--hosts", "2", "--link", "1Gbit,0.2ms", "--steps", "12", "--json", "--", "900"]
-    finished = typed(tmp_path, "train.py", *words)
+    words = ["--workers", "8,1,3", "--hosts", "2", "--link", "1Gbit,0.2ms", "--steps", "12", "--json", "--plot", "speed.svg"]
+    finished = typed(tmp_path, "train.py", *words, "--", "900")
     assert finished.returncode == 0, finished.stderr
+    assert "times as fast as 1 worker" in (tmp_path / "speed.svg").read_text()
     assert "paceline: measures 1 worker (job 1 of 3)" in finished.stderr
     told = json.loads(finished.stdout)
     assert told["network"] == {"round_trip_seconds": 2e-4, "bytes_per_second": 117.5e6}
@@ -55,7 +56,7 @@ def test_a_prediction_for_hosts_that_are_not_there(tmp_path: Path) -> None:
     # Two crossings, with 1.1 kB of weights and the clocks of eight workers.
     assert eight["shares"]["messages"] * eight["seconds"]["value"] > 2 * 1e-4
     assert told["advice"][0].startswith("Fastest: ")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["speed.svg", "train.py"]
 
 
 OTHER_DATA = """

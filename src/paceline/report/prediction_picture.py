@@ -28,7 +28,7 @@ def scaling(series: Sequence[Sequence[Prediction]]) -> str:
     def draw(figure: Any) -> None:
         speed, time = figure.subplots(1, 2, width_ratios=(3, 2))
         _curves(speed, series)
-        _steps(time, [one for each in series for one in each])
+        _steps(time, series)
         figure.legend(*time.get_legend_handles_labels(), loc="outside lower right", ncols=3)
 
     return svg_of_figure(draw, COLUMN_INCHES, 3.6)
@@ -56,14 +56,21 @@ def _curves(axes: Any, series: Sequence[Sequence[Prediction]]) -> None:
     axes.legend(loc="upper left")
 
 
-def _steps(axes: Any, found: Sequence[Prediction]) -> None:
-    several = len({one.num_rows for one in found}) > 1
-    names = [f"{one.workers}\n{one.num_rows}" if several else str(one.workers) for one in found]
+def _steps(axes: Any, series: Sequence[Sequence[Prediction]]) -> None:
+    found = [one for each in series for one in each]
     bottoms = [0.0] * len(found)
     for part, colour in _PARTS.items():
         heights = [1e3 * one.seconds.value * one.shares.get(part, 0.0) for one in found]
         axes.bar(range(len(found)), heights, bottom=bottoms, color=colour, label=part)
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
-    axes.set_xticks(range(len(found)), names)
-    axes.set_xlabel("workers, rows of a batch" if several else "workers")
+    axes.set_xticks(range(len(found)), [name for each in series for name in _names(each, several=len(series) > 1)])
+    axes.set_xlabel("workers")
     axes.set_title("milliseconds of a step", loc="left", fontsize=9)
+
+
+def _names(each: Sequence[Prediction], *, several: bool) -> list[str]:
+    """Of the bars of a batch size: numbers of workers, and in the middle the size."""
+    names = [str(one.workers) for one in each]
+    if several:
+        names[len(names) // 2] += f"\n{each[0].num_rows} rows"
+    return names
