@@ -37,7 +37,8 @@ def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.processes
 def test_a_prediction_for_hosts_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    words = ["--workers", "8,1,3", "--hosts", "2", "--link", "1Gbit,0.2ms", "--steps", "12", "--json", "--plot", "speed.svg"]
+    words = ["--workers", "8,1,3", "--hosts", "2", "--link", "1Gbit,0.2ms", "--steps", "12", "--json"]
+    words += ["--plot", "speed.svg"]
     finished = typed(tmp_path, "train.py", *words, "--", "900")
     assert finished.returncode == 0, finished.stderr
     assert "times as fast as 1 worker" in (tmp_path / "speed.svg").read_text()
