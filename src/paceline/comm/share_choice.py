@@ -51,13 +51,13 @@ class _Window:
 
 
 def equal_times(rows: Sequence[int], times: Sequence[float]) -> tuple[int, ...]:
-    """The rows with which the rank that computes longest computes as short as can be; at least one row each.
+    """The rows with which the slowest rank's time is as small as possible; at least one row each.
 
     >>> equal_times([32, 32], [1.0, 2.0])
     (43, 21)
 
     Args:
-        rows: That each has.
+        rows: That each has; together at least one for each rank.
         times: How long each computes of them.
     """
     per_row = [max(time, 1.0) / max(1, own) for own, time in zip(rows, times, strict=True)]

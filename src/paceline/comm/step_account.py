@@ -1,7 +1,7 @@
 """Where the time of steps went, and which rank the others waited for; pure.
 
 Ranks go on together from a message. The one that is busy longest until the next message comes last to it, and the
-others wait as much as they were busy shorter.
+others wait for the time by which they were busy less.
 
     rank 0   compute ████████████ message ░░▓▓
     rank 1   compute ██████████████ message ▓▓        came last: ▓ is the message, ░ is waiting for rank 1
@@ -167,8 +167,8 @@ def _book_waiting(totals: Totals, message: Phase, stays: Seconds, late: Seconds,
     """
     busy = late.sum(2)
     steps, last = np.arange(len(stays)), busy.argmax(1)
-    transfer = stays.min()  # at least
-    waits = np.minimum(busy[steps, last][:, None] - busy, stays - transfer)
+    transfer = stays[stays > 0].min(initial=stays.max())  # at least: the shortest stay is taken for the message itself
+    waits = np.minimum(busy[steps, last][:, None] - busy, (stays - transfer).clip(min=0))
     cause = causes[(late[steps, last][:, None] - late).argmax(2)]
     is_input = cause == Phase.INPUT
     totals.phases[:, message] -= waits.sum(0)

@@ -65,7 +65,7 @@ def differing_rows(rows: list[tuple[str, tuple[int | None, ...]]]) -> str | None
         f"the components of a batch have different lengths along axis 0: {listed}. Each replica gets its rows of "
         "every component, so axis 0 must be the rows in all of them; only scalars are exempt. If a component "
         "has no rows, pass it as a scalar, as an attribute of the model, or repeated for each row. If it has rows of "
-        "its own, batch it by itself, and zip the batches. If its rows are on another axis, move that axis to the "
+        "its own, batch it by itself, and zip the batches last. If its rows are on another axis, move that axis to the "
         "front. If the dataset gives single examples, add .batch(global_batch_size) [rows-differ]"
     )
 
@@ -242,7 +242,9 @@ def rows_of_full_batch(dataset: Any) -> int | None:
     return None
 
 
-KEEP_BATCHES = frozenset(["Cache", "CopyToDevice", "Options", "Prefetch", "Repeat", "Shuffle", "Skip", "Take"])
+KEEP_BATCHES = frozenset(
+    ["AssertCardinality", "Cache", "CopyToDevice", "Options", "Prefetch", "Repeat", "Shuffle", "Skip", "Take"]
+)
 """Kinds of datasets that give the batches of their input as they are, or some of them."""
 
 

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from paceline.comm.group import Group
-from paceline.data.own_rows.replicated import unmarked
+from paceline.data.own_rows.replicated import unwrapped
 from paceline.fit import compat
 from paceline.fit.beginning import begin_together
 from paceline.fit.followers_writer import traced_as_on_chief
@@ -60,7 +60,7 @@ def build_from_shapes(model: Any, iterator: Any, data_batch: Any, strategy: Sync
 
 def shapes_of(iterator: Any, data_batch: Any) -> Any:
     """What is known of the batch of a first step: the specs of an iterator's, or the batch itself."""
-    return data_batch if iterator is None else unmarked(iterator._distributed_dataset.element_spec)
+    return data_batch if iterator is None else unwrapped(iterator._distributed_dataset.element_spec)
 
 
 def build_as_far_as_known(model: Any, shapes: Any, strategy: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.data.own_rows.division import rows_of
-from paceline.data.own_rows.replicated import Replicated
+from paceline.data.own_rows.replicated import WholeRows
 from paceline.fit import batch_statistics
 from paceline.fit.followers_writer import traced_as_on_chief
 from paceline.fit.one_workers_step import traced_step, users_line_in_step
@@ -49,7 +49,7 @@ class _Component:
     Args:
         spec: How one worker has it; what is no tensor is the same for all.
         tensors: What the divided step is given for it; of what is no tensor, nothing.
-        is_divided: Whether these are this rank's rows.
+        is_divided: Whether these are this rank's rows; else they are the same on all ranks.
     """
 
     spec: Any
@@ -235,7 +235,7 @@ class DividedStep:
 
     def _whole(self, leaf: Any, replica: PacelineReplicaContext) -> Any:
         """A component of the whole batch. Collective."""
-        if isinstance(leaf, Replicated):
+        if isinstance(leaf, WholeRows):
             return leaf.rows
         if not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) and (not tf.is_tensor(leaf) or leaf.shape.rank == 0):
             return leaf
@@ -254,7 +254,7 @@ class DividedStep:
 
     def _component(self, index: int, leaf: Any, replica: PacelineReplicaContext) -> _Component:
         """A component of the batch. Rows of tensors that are no simple arrays are gathered first."""
-        if isinstance(leaf, Replicated):
+        if isinstance(leaf, WholeRows):
             rows = leaf.rows
             spec = tf.TensorSpec(rows.shape, rows.dtype) if tf.is_tensor(rows) else tf.type_spec_from_value(rows)
             return _Component(spec, tf.nest.flatten(rows, expand_composites=True))

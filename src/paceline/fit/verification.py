@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from paceline.comm.group import Array, Group
 from paceline.data.own_rows.division import rows_of
-from paceline.data.own_rows.replicated import Replicated
+from paceline.data.own_rows.replicated import WholeRows
 from paceline.fit.likeness import (
     COARSEST,
     ROUNDINGS,
@@ -190,7 +190,7 @@ class Verification:
 
     def _of_all(self, leaf: Any, divided: bool, count: int) -> Any:
         """The first rows of all ranks. Collective."""
-        if isinstance(leaf, Replicated):
+        if isinstance(leaf, WholeRows):
             return leaf.rows
         if not isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
             leaf = tf.convert_to_tensor(leaf)

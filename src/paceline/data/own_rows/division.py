@@ -17,7 +17,7 @@ from paceline.data import compat
 from paceline.data.batch_rows import checked_rows
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.foreign_memory import may_be_foreign, own_memory
-from paceline.data.own_rows.replicated import marked
+from paceline.data.own_rows.replicated import wrapped
 from paceline.data.own_rows.share_table import ShareTable, cut_of
 
 
@@ -64,7 +64,7 @@ class Whole(AnyDivision):
     Args:
         stays: See `AnyDivision`.
         work: See `AnyDivision`.
-        replicated: Which components stay whole (`replicated.py`); empty: none.
+        replicated: Which components every rank gets whole (`replicated.py`); empty: none.
     """
 
     stays: str = ""
@@ -87,13 +87,13 @@ class Whole(AnyDivision):
             def own(leaf: Any) -> Any:
                 if not tf.is_tensor(leaf) or isinstance(leaf, tf.RaggedTensor | tf.SparseTensor) or _knows_rows(leaf):
                     return own_part(leaf, cut)
-                if not bounds:  # vectors of one number; all components have equally many rows
+                if not bounds:  # vectors of one number; all that are divided have equally many rows
                     rows = tf.raw_ops.StridedSlice(input=tf.shape(leaf), begin=[0], end=[1], strides=[1])
                     bounds.extend(cut(rows))
                 return tf.raw_ops.StridedSlice(input=leaf, begin=bounds[0], end=bounds[1], strides=[1])
 
             element = own_memory(element) if is_copied else element
-            parts = marked(element, self.replicated) if self.replicated else element
+            parts = wrapped(element, self.replicated) if self.replicated else element
             checked = checked_rows(parts)
             with tf.control_dependencies([] if checked is None else [checked]):
                 noted = [] if log is None else [log.note(index, element)]

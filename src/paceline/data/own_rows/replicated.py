@@ -1,7 +1,8 @@
-"""Components of batches that have rows of their own: every rank gets them whole.
+"""Components of batches that were batched with another size than others: every rank gets them whole.
 
 Two datasets that are batched apart and zipped give batches of two lengths, such as many pictures without labels and few
-with labels (SimCLR, NNCLR, AdaMatch). The ranks divide the rows of the longer ones. Others are the same on all ranks.
+with labels (SimCLR, NNCLR, AdaMatch). The ranks divide the rows of what was batched with the largest size. The others
+are whole on all ranks.
 
     zip(pictures.batch(500), labelled.batch(26))      rank 0: pictures[0:250], labelled      rank 1: [250:500], labelled
 
@@ -18,7 +19,7 @@ from paceline.data.batch_rows import KEEP_BATCHES, named_components
 _MAPS = frozenset(["Map", "ParallelMap"])
 
 
-class Replicated(tf.experimental.ExtensionType):  # type: ignore[misc]  # TensorFlow is untyped
+class WholeRows(tf.experimental.ExtensionType):  # type: ignore[misc]  # TensorFlow is untyped
     """A component of a batch that is the same on all ranks. It is no tensor, so nobody takes its rows for a rank's."""
 
     rows: Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]  # noqa: UP007  # TensorFlow reads the annotation
@@ -30,39 +31,48 @@ def replicated_components(dataset: Any) -> tuple[bool, ...]:
     Args:
         dataset: Of global batches.
     """
-    sizes = _sizes_of_batches(dataset)
-    usual = max((size for size in sizes if size is not None), default=None)
-    rows = [_rows_of(leaf, size) for leaf, size in zip(tf.nest.flatten(dataset.element_spec), sizes, strict=True)]
+    usual, rows = usual_rows(dataset), _rows_of_components(dataset)
     found = tuple(usual is not None and number not in (usual, None) for number in rows)
     return found if any(found) else ()
+
+
+def usual_rows(dataset: Any) -> int | None:
+    """The largest size with which a component was batched, if its rows have stayed; None: not known."""
+    pairs = zip(_sizes_of_batches(dataset), _rows_of_components(dataset), strict=True)
+    return max((size for size, number in pairs if size is not None and size == number), default=None)
+
+
+def _rows_of_components(dataset: Any) -> list[int | None]:
+    leaves = tf.nest.flatten(dataset.element_spec)
+    return [_rows_of(leaf, size) for leaf, size in zip(leaves, _sizes_of_batches(dataset), strict=True)]
 
 
 def words_on(dataset: Any, replicated: tuple[bool, ...]) -> str:
     """What every rank computes whole; for a line of a log."""
     named = named_components(dataset.element_spec)
     names = ", ".join(name for (name, _), is_whole in zip(named, replicated, strict=True) if is_whole)
-    return f"all rows of {names} on every rank, as these have another length than the others"
+    return f"all rows of {names} on every rank, as these were batched with another size"
 
 
-def marked(structure: Any, replicated: tuple[bool, ...]) -> Any:
-    """An element, or its spec, in which these components are marked."""
+def wrapped(structure: Any, replicated: tuple[bool, ...]) -> Any:
+    """An element, or its spec, in which these components are `WholeRows`."""
     leaves = [
-        _mark(leaf) if is_whole else leaf for leaf, is_whole in zip(tf.nest.flatten(structure), replicated, strict=True)
+        _wrap(leaf) if is_whole else leaf for leaf, is_whole in zip(tf.nest.flatten(structure), replicated, strict=True)
     ]
     return tf.nest.pack_sequence_as(structure, leaves)
 
 
-def unmarked(structure: Any) -> Any:
+def unwrapped(structure: Any) -> Any:
     """An element, or its spec, as one worker has it."""
-    return tf.nest.map_structure(lambda leaf: leaf.rows if _is_marked(leaf) else leaf, structure)
+    return tf.nest.map_structure(lambda leaf: leaf.rows if _is_wrapped(leaf) else leaf, structure)
 
 
-def _mark(leaf: Any) -> Any:
-    return Replicated.Spec(leaf) if isinstance(leaf, tf.TypeSpec) else Replicated(leaf)
+def _wrap(leaf: Any) -> Any:
+    return WholeRows.Spec(leaf) if isinstance(leaf, tf.TypeSpec) else WholeRows(leaf)
 
 
-def _is_marked(leaf: Any) -> bool:
-    return isinstance(leaf, Replicated | Replicated.Spec)
+def _is_wrapped(leaf: Any) -> bool:
+    return isinstance(leaf, WholeRows | WholeRows.Spec)
 
 
 def _rows_of(spec: Any, size: int | None) -> int | None:
@@ -82,6 +92,8 @@ def _sizes_of_batches(dataset: Any) -> list[int | None]:
     kind = compat.kind_of(dataset)
     if kind == "Zip" or kind in KEEP_BATCHES:
         return sizes
-    if kind in _MAPS and len(set(sizes)) == 1:  # a batch tells whether its rows have stayed
+    if (
+        kind in _MAPS and len(set(sizes)) == 1
+    ):  # a static length tells whether rows have stayed; else they are taken to have
         return [sizes[0]] * number
     return [None] * number

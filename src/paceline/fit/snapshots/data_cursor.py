@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from paceline.data.own_rows.replicated import unmarked
+from paceline.data.own_rows.replicated import unwrapped
 from paceline.errors import ConfigurationError
 from paceline.fit.snapshots.data_position import DATA, GENERATORS, SOURCE, Begin, Cursor, DataPosition, path_of
 from paceline.fit.snapshots.source_state import SourceState
@@ -48,7 +48,7 @@ class DataCursor:
     @property
     def element_spec(self) -> Any:
         """Of the data's batches."""
-        return unmarked(self._epochs._distributed_dataset.element_spec)
+        return unwrapped(self._epochs._distributed_dataset.element_spec)
 
     def resume_at(self, position: DataPosition) -> None:
         """The next epoch goes on from `position`."""

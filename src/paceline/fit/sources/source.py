@@ -33,7 +33,7 @@ from paceline.data.items.item_rings import RingDivision
 from paceline.data.own_rows.division import AnyDivision, Whole, form_of, work_of
 from paceline.data.own_rows.index_batches import IndexDivision
 from paceline.data.own_rows.local_batches import local_batches
-from paceline.data.own_rows.replicated import marked, replicated_components, words_on
+from paceline.data.own_rows.replicated import replicated_components, usual_rows, words_on, wrapped
 from paceline.data.own_rows.share_table import ShareTable
 from paceline.fit.auto_shares import AutoShares, auto_shares_of
 from paceline.fit.unbatched import check_batched
@@ -146,7 +146,7 @@ class Source:
         self._sharing = auto_shares_of(strategy.world) if group.size > 1 else None
         if self._sharing is not None:
             if not division.follows_table and not isinstance(division, IndexDivision):
-                division = Whole(replicated=replicated)
+                division = Whole()
             self.shares = self._sharing.table() if division.follows_table else None
         is_chosen = group.size > 1 or isinstance(division, IndexDivision | RingDivision)
         self.division = division if is_chosen else None
@@ -193,7 +193,7 @@ class Source:
         by_index = self.division.source if isinstance(self.division, IndexDivision) else None
         first, *_ = tf.nest.flatten(self.dataset.element_spec)
         is_scalar = isinstance(first, tf.TensorSpec) and first.shape.rank == 0  # Keras fails there
-        of_keras = None if is_scalar else self.adapter.batch_size
+        of_keras = None if is_scalar else usual_rows(self.dataset) if replicated else self.adapter.batch_size
         self.description = describe_data(
             self.dataset,
             batch_size=of_keras if by_index is None else by_index.batch_size,
@@ -205,7 +205,7 @@ class Source:
             facts=() if by_index is None else by_index.facts,
         )
         if replicated:
-            spec = marked(self.description.element_spec, replicated)
+            spec = wrapped(self.description.element_spec, replicated)
             self.description = dataclasses.replace(self.description, element_spec=spec)
         if model is not None:
             check_batched(model, self.description, strategy, "predict_step")
