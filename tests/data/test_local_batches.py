@@ -153,3 +153,13 @@ def test_buffers_have_the_share_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> 
     assert local_batches(dataset, 0, 2).options().autotune.ram_budget == memory_bytes() // 4 // 2
     options.autotune.ram_budget = 1000
     assert local_batches(dataset.with_options(options), 0, 2).options().autotune.ram_budget == 1000
+
+
+def test_batches_of_two_lengths_that_the_script_has_shared_out_are_refused() -> None:
+    """The first part had all rows of the shorter component, and the others none."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    long, short = (tf.data.Dataset.range(40).batch(size) for size in (8, 3))
+    own = local_batches(tf.data.Dataset.zip((long, short)).with_options(options), 0, 2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"rows-differ"):
+        list(own)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from paceline.cluster.control_groups import memory_bytes
 from paceline.comm.world import current_world
 from paceline.data import compat
-from paceline.data.batch_rows import local_slice
+from paceline.data.batch_rows import checked_rows, local_slice
 from paceline.data.faults import note_files_of
 from paceline.data.fingerprint import FingerprintLog
 from paceline.data.foreign_memory import may_be_foreign, own_memory
@@ -134,7 +134,9 @@ def _with_all_rows(dataset: Any, rank: int, size: int) -> Any:
     def with_full_size(largest: Any, index_and_element: Any) -> tuple[Any, Any]:
         _, element = index_and_element
         element = own_memory(element) if is_copied else element
-        largest = tf.maximum(largest, rows_of(element))
+        checked = checked_rows(element)
+        with tf.control_dependencies([] if checked is None else [checked]):
+            largest = tf.maximum(largest, rows_of(element))
         return largest, (largest, element)
 
     def parts(full: Any, element: Any) -> Any:
