@@ -147,6 +147,14 @@ def test_a_dataset_of_python_and_a_job_without_data_workers_are_refused_and_noth
     assert "Start it with `paceline run --data-workers 1`" in finished.stderr
 
 
+def test_batches_of_two_sizes_are_refused(begin: Callable[..., Job], tmp_path: Path):
+    """Each component was cut by its own rows, and both were taken for rows of the same batch."""
+    finished = Served(begin, tmp_path, "two sizes", 1, "--workers", "2", "--data-workers", "1").finish()
+    assert finished.code == 78
+    assert "data[1][0], data[1][1] were batched with another size than the others" in finished.stderr
+    assert "[rows-differ]" in finished.stderr
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_no_data_worker_is_left_over(begin: Callable[..., Job], tmp_path: Path, number: signal.Signals):

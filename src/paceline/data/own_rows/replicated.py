@@ -47,10 +47,15 @@ def _rows_of_components(dataset: Any) -> list[int | None]:
     return [_rows_of(leaf, size) for leaf, size in zip(leaves, _sizes_of_batches(dataset), strict=True)]
 
 
+def names_of(dataset: Any, replicated: tuple[bool, ...]) -> str:
+    """The names of these components of an element."""
+    named = named_components(dataset.element_spec)
+    return ", ".join(name for (name, _), is_whole in zip(named, replicated, strict=True) if is_whole)
+
+
 def words_on(dataset: Any, replicated: tuple[bool, ...]) -> str:
     """What every rank computes whole; for a line of a log."""
-    named = named_components(dataset.element_spec)
-    names = ", ".join(name for (name, _), is_whole in zip(named, replicated, strict=True) if is_whole)
+    names = names_of(dataset, replicated)
     return f"all rows of {names} on every rank, as these were batched with another size"
 
 

@@ -20,6 +20,7 @@ from paceline.comm.world import current_world
 from paceline.data.faults import note_files_of
 from paceline.data.foreign_memory import calls_python
 from paceline.data.indexed.readings import number_of_new_source
+from paceline.data.own_rows.replicated import names_of, replicated_components
 from paceline.data.workers.data_worker import answers, dispatch_at
 from paceline.data.workers.dealt_batches import dealt_batches
 from paceline.data.workers.served_batches import ServedBatches
@@ -49,7 +50,8 @@ def service(dataset: Any) -> Any:
         A `tf.data.Dataset`. `dataset` itself in a process that `paceline run` has not started, and in an evaluator.
 
     Raises:
-        ConfigurationError: the job has no data workers, or the dataset calls Python.
+        ConfigurationError: the job has no data workers, the dataset calls Python, or its components were batched with
+            different sizes.
         StartError: the chief has not called this within ``--start-timeout``.
     """
     world = current_world()
@@ -63,6 +65,7 @@ def service(dataset: Any) -> Any:
             "leave the call out. [data-service]"
         )
     _refuse_python(dataset)
+    _refuse_two_sizes(dataset)
     note_files_of(dataset)
     if world.is_chief:
         dispatch_at(address)
@@ -95,6 +98,15 @@ def _refuse_python(dataset: Any) -> None:
             "paceline.data.service: the dataset calls Python (tf.py_function, tf.numpy_function, from_generator, "
             "paceline.data.records and rows), which is in this process only. Use TensorFlow's operations, or leave "
             "the call of paceline.data.service out: each rank then reads by itself. [data-service]"
+        )
+
+
+def _refuse_two_sizes(dataset: Any) -> None:
+    """A data worker cuts each component by its own rows."""
+    if replicated := replicated_components(dataset):
+        raise ConfigurationError(
+            f"paceline.data.service: {names_of(dataset, replicated)} were batched with another size than the others. "
+            "Leave the call of paceline.data.service out: each rank then reads by itself. [rows-differ]"
         )
 
 
