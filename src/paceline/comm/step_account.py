@@ -167,7 +167,8 @@ def _book_waiting(totals: Totals, message: Phase, stays: Seconds, late: Seconds,
     """
     busy = late.sum(2)
     steps, last = np.arange(len(stays)), busy.argmax(1)
-    transfer = stays[stays > 0].min(initial=stays.max())  # at least: the shortest stay is taken for the message itself
+    # The shortest stay is taken for the message itself; there are steps without one.
+    transfer = stays[stays.any(1)].min(initial=stays.max())
     waits = np.minimum(busy[steps, last][:, None] - busy, (stays - transfer).clip(min=0))
     cause = causes[(late[steps, last][:, None] - late).argmax(2)]
     is_input = cause == Phase.INPUT
