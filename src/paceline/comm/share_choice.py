@@ -61,8 +61,8 @@ def equal_times(rows: Sequence[int], times: Sequence[float]) -> tuple[int, ...]:
         times: How long each computes of them.
     """
     per_row = [max(time, 1.0) / max(1, own) for own, time in zip(rows, times, strict=True)]
+    # So long all ranks would compute if rows could be divided: each has at least the rows that fit in.
     equal = sum(rows) / sum(1 / seconds for seconds in per_row)
-    """So long all would compute if rows could be divided: nobody is given less than the rows that fit in."""
     found = [max(1, int(equal / seconds)) for seconds in per_row]
     ranks = range(len(rows))
     for _ in range(sum(rows) - sum(found)):

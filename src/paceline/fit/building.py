@@ -120,24 +120,25 @@ def is_built_from(model: Any, shapes: Any, *, leaves_to_step: bool = True) -> bo
     """Builds what is not yet built of a model, its metrics and its optimizer; False if that fails.
 
     Metrics and losses of a model with a step of the user's are left to that step, which builds them as in plain Keras:
-    what it hands to them need not be like the data, and decides, for example, which metric "accuracy" is. So is an
-    optimizer whose variables are not all there yet, as where only `compute_loss` calls some layer.
+    what the step hands to them need not be like the data, and decides, for example, which metric "accuracy" is. An
+    optimizer is left to the first step where that step makes weights, as where only `compute_loss` calls some layer.
 
     Args:
         model: To be built.
         shapes: Of its data.
         leaves_to_step: Whether this is so; else all is built by the data.
     """
-    optimizer = getattr(model, "optimizer", None)
+    optimizer: Any = getattr(model, "optimizer", None)
     left = compat.OF_COMPILE if leaves_to_step and not _has_keras_steps(model) else ()
+    waits = leaves_to_step and optimizer is not None and not optimizer.built
     try:
-        with read_as_they_are(), _replaced(model, dict.fromkeys(left)):
-            if not leaves_to_step or optimizer is None or optimizer.built:
-                model._symbolic_build(data_batch=shapes)
-                return True
-            with _replaced(optimizer, {"built": True}):
-                model._symbolic_build(data_batch=shapes)
-        if _has_built_layers(model):
+        with (
+            read_as_they_are(),
+            _replaced(model, dict.fromkeys(left)),
+            _replaced(optimizer, {"built": True} if waits else {}),
+        ):
+            model._symbolic_build(data_batch=shapes)
+        if waits and _has_built_layers(model):
             optimizer.build(model.trainable_variables)
     except Exception:  # whatever a user's `call` raises on symbolic input
         return False

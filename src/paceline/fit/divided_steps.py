@@ -254,11 +254,7 @@ class DividedStep:
 
     def _component(self, index: int, leaf: Any, replica: PacelineReplicaContext) -> _Component:
         """A component of the batch. Rows of tensors that are no simple arrays are gathered first."""
-        if isinstance(leaf, WholeRows):
-            rows = leaf.rows
-            spec = tf.TensorSpec(rows.shape, rows.dtype) if tf.is_tensor(rows) else tf.type_spec_from_value(rows)
-            return _Component(spec, tf.nest.flatten(rows, expand_composites=True))
-        if isinstance(leaf, tf.RaggedTensor | tf.SparseTensor):
+        if isinstance(leaf, WholeRows | tf.RaggedTensor | tf.SparseTensor):
             whole = self._whole(leaf, replica)
             tensors = tf.nest.flatten(whole, expand_composites=True)
             return _Component(tf.type_spec_from_value(whole), tensors)

@@ -20,7 +20,7 @@ _MAPS = frozenset(["Map", "ParallelMap"])
 
 
 class WholeRows(tf.experimental.ExtensionType):  # type: ignore[misc]  # TensorFlow is untyped
-    """A component of a batch that is the same on all ranks. It is no tensor, so nobody takes its rows for a rank's."""
+    """A component of a batch that is the same on all ranks: no tensor, so nobody takes its rows for a rank's."""
 
     rows: Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]  # noqa: UP007  # TensorFlow reads the annotation
 
@@ -97,8 +97,7 @@ def _sizes_of_batches(dataset: Any) -> list[int | None]:
     kind = compat.kind_of(dataset)
     if kind == "Zip" or kind in KEEP_BATCHES:
         return sizes
-    if (
-        kind in _MAPS and len(set(sizes)) == 1
-    ):  # a static length tells whether rows have stayed; else they are taken to have
+    # A static length tells whether a map has kept the rows; without one the map is taken to have kept them.
+    if kind in _MAPS and len(set(sizes)) == 1:
         return [sizes[0]] * number
     return [None] * number
